@@ -1,0 +1,117 @@
+# spdld: one Makefile for everything. `make help` lists the targets.
+#   CC=gcc|clang      compiler (gcc)
+#   SAN=address,undefined | thread     sanitizers; the result goes to a folder of its own
+#   BUILD=folder      where it all goes (build)
+SHELL := /bin/sh
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+VERSION := 0.1.0
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+comma := ,
+SAN ?=
+ifeq ($(SAN),)
+BUILD ?= build
+else
+BUILD ?= build/san-$(firstword $(subst $(comma), ,$(SAN)))
+endif
+OBJ := $(BUILD)/obj
+GEN := $(BUILD)/gen
+
+WARN := -Wall -Wextra -Wpedantic -Werror -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes -Wmissing-prototypes \
+	-Wpointer-arith -Wcast-qual -Wcast-align -Wwrite-strings -Wformat=2 -Wundef -Wvla -Walloca -Wdouble-promotion \
+	-Wimplicit-fallthrough -Wswitch-enum -Wnull-dereference
+ifneq ($(findstring clang,$(CC)),)
+WARN += -Wthread-safety
+endif
+CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DSPDL_VERSION='"$(VERSION)"' -I. -Idaemon -Iclient/include -Iclient -I$(GEN)
+CFLAGS += -std=c17 -O2 -g -fno-omit-frame-pointer -ffp-contract=off -fno-common -fvisibility=hidden -fPIC -pthread
+LDFLAGS += -pthread -Wl,-z,relro,-z,now
+ifeq ($(SAN),)
+CFLAGS += -fstack-protector-strong -D_FORTIFY_SOURCE=2
+MALLOC := -ljemalloc
+else
+CFLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all
+LDFLAGS += -fsanitize=$(SAN)
+MALLOC :=
+endif
+
+# Rooms of each program. What may include what is in scripts/lint.
+HOST_ROOMS := base item config plan source fetch sink pipeline control
+WORK_ROOMS := base item decode transform worker
+room_sources = $(foreach r,$(1),$(wildcard daemon/$(r)/*.c))
+objects = $(patsubst %.c,$(OBJ)/%.o,$(1))
+
+SHM_OBJ := $(call objects,$(wildcard shm/*.c))
+PROTO_OBJ := $(call objects,$(wildcard proto/*.c)) $(OBJ)/gen/proto/spdl_control.pb-c.o
+HOST_OBJ := $(call objects,$(call room_sources,$(HOST_ROOMS)))
+WORK_OBJ := $(call objects,$(call room_sources,$(WORK_ROOMS)))
+BOTH_OBJ := $(sort $(HOST_OBJ) $(WORK_OBJ))
+CLIENT_OBJ := $(call objects,$(wildcard client/*.c)) $(SHM_OBJ) $(PROTO_OBJ)
+CTL_OBJ := $(call objects,$(wildcard client/ctl/*.c))
+
+HOST_LIBS := -luring -lprotobuf-c -lyaml -lxxhash
+WORK_LIBS := -ljpeg
+CLIENT_LIBS := -lprotobuf-c
+CTL_LIBS := -lpng -lxxhash
+
+PROGRAMS := $(BUILD)/spdld $(BUILD)/spdld-worker $(BUILD)/spdld-inproc $(BUILD)/spdlctl
+LIBRARIES := $(BUILD)/libspdl-client.so $(BUILD)/libspdl-client.a
+EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client/examples/*.c)) \
+	$(patsubst client/examples/%.cc,$(BUILD)/examples/%,$(wildcard client/examples/*.cc))
+
+.PHONY: all
+all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES)
+
+$(BUILD)/spdld: $(OBJ)/daemon/main.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+	$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(MALLOC)
+$(BUILD)/spdld-worker: $(OBJ)/daemon/main_worker.o $(WORK_OBJ) $(SHM_OBJ)
+	$(CC) $(LDFLAGS) -o $@ $^ $(WORK_LIBS) $(MALLOC)
+$(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+	$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+$(BUILD)/spdlctl: $(CTL_OBJ) $(BUILD)/libspdl-client.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(CTL_LIBS) $(CLIENT_LIBS)
+$(BUILD)/libspdl-client.a: $(CLIENT_OBJ)
+	rm -f $@ && ar rcs $@ $^
+$(BUILD)/libspdl-client.so.0: $(CLIENT_OBJ) client/libspdl-client.map
+	$(CC) $(LDFLAGS) -shared -Wl,-soname,libspdl-client.so.0 -Wl,--version-script=client/libspdl-client.map -o $@ $(CLIENT_OBJ) $(CLIENT_LIBS)
+$(BUILD)/libspdl-client.so: $(BUILD)/libspdl-client.so.0
+	ln -sf libspdl-client.so.0 $@
+$(BUILD)/examples/%: client/examples/%.c $(BUILD)/libspdl-client.a
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
+$(BUILD)/examples/%: client/examples/%.cc $(BUILD)/libspdl-client.a
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) -std=c++17 -O2 -g -Wall -Wextra -Werror $(if $(SAN),-fsanitize=$(SAN)) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
+
+$(GEN)/proto/spdl_control.pb-c.c: proto/spdl_control.proto
+	@mkdir -p $(@D)
+	protoc-c --c_out=$(GEN) $<
+$(GEN)/proto/spdl_control.pb-c.h: $(GEN)/proto/spdl_control.pb-c.c ;
+$(OBJ)/gen/%.o: $(GEN)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wall -Werror -MMD -MP -c -o $@ $<
+$(OBJ)/%.o: %.c | $(GEN)/proto/spdl_control.pb-c.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) -MMD -MP -c -o $@ $<
+
+# Tests: tests/unit/ROOM/test_*.c and tests/pipeline/test_*.c link every room (not the mains) and cmocka.
+UNIT_SOURCES := $(wildcard tests/unit/*/test_*.c tests/pipeline/test_*.c)
+UNIT_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
+TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
+$(BUILD)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(BOTH_OBJ) $(sort $(CLIENT_OBJ))
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+.PRECIOUS: $(OBJ)/%.o
+.PHONY: unit-tests
+unit-tests: $(UNIT_TESTS)
+
+.PHONY: clean help
+clean:
+	rm -rf build
+help:
+	@sed -n 's/^#   /  /p' Makefile; grep -hoE '^\.PHONY: .*' Makefile | sed 's/.PHONY: /  make /'
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

@@ -1,0 +1,87 @@
+/* The configuration: one table of settings, datasets, presets; read from YAML with file:line:column in every complaint. Non-logging. */
+#ifndef SPDLD_CONFIG_H
+#define SPDLD_CONFIG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "item/field.h"
+
+enum {
+    CONFIG_DATASETS_MAX = 256,
+    CONFIG_NAME_BYTES = 64,
+    CONFIG_PATH_BYTES = 4096,
+    CONFIG_SOCKET_BYTES = 108, /* sun_path */
+    CONFIG_COMPLAINTS_MAX = 32
+};
+
+enum config_engine { CONFIG_ENGINE_AUTO = 1, CONFIG_ENGINE_URING, CONFIG_ENGINE_POOL };
+enum config_shm { CONFIG_SHM_MEMFD = 1, CONFIG_SHM_POSIX };           /* numbers of enum spdl_shm_kind */
+enum config_shuffle { CONFIG_SHUFFLE_NONE = 1, CONFIG_SHUFFLE_GLOBAL }; /* numbers of enum plan_shuffle */
+enum config_last { CONFIG_LAST_DROP = 1, CONFIG_LAST_PAD, CONFIG_LAST_PARTIAL };
+enum config_policy { CONFIG_POLICY_MASK = 1, CONFIG_POLICY_FAIL };
+
+struct config_source {
+    char kind[16]; /* folder synthetic */
+    char path[CONFIG_PATH_BYTES];
+    uint64_t samples, bytes;
+};
+
+struct config_dataset {
+    char name[CONFIG_NAME_BYTES];
+    struct config_source source;
+    uint32_t field_count; /* 0: every part comes raw under its own name */
+    struct field_spec fields[FIELD_MAX]; /* after field_finish */
+    uint32_t shuffle, last, policy;
+    uint64_t seed;
+};
+
+/* Settings of the daemon. Each is a row of config_settings (config_settings.c), which also gives help, limits and the sample file. */
+struct config {
+    char socket[CONFIG_SOCKET_BYTES];
+    uint32_t socket_mode;
+    uint32_t slots;
+    uint64_t memory_bytes;   /* 0: auto */
+    uint64_t arena_bytes;    /* blobs in flight; 0: auto */
+    uint32_t decode_threads; /* 0: auto */
+    uint32_t fetch_engine;   /* enum config_engine */
+    uint32_t fetch_depth;    /* 0: auto */
+    uint32_t shm;            /* enum config_shm */
+    uint64_t max_sample_bytes;
+    uint64_t max_pixels;
+    char fetch_faulty[128]; /* tests only; not in the sample file */
+    uint32_t dataset_count;
+    struct config_dataset *datasets; /* owned by the config */
+};
+
+/* All that was wrong, in order, one line each: "FILE:LINE:COLUMN: what; did you mean 'x'?" */
+struct config_complaints {
+    uint32_t count; /* may be above CONFIG_COMPLAINTS_MAX: only so many are kept */
+    char lines[CONFIG_COMPLAINTS_MAX][512];
+};
+
+/* Reads `file` (NULL: /etc/spdld/spdld.yaml and /etc/spdld/datasets.d/ *.yaml where they exist, else only defaults), then `KEY=VALUE` settings
+ * ("threads.decode=2"). Returned owned: config_destroy. 0; -EINVAL with complaints; -ENOENT or -EACCES for a named file. */
+int config_load(const char *file, const char *const *sets, uint32_t set_count, struct config **ret_config,
+                struct config_complaints *ret_complaints);
+void config_destroy(struct config *config);
+
+/* Reads one dataset written as YAML (the value of a name under `datasets:`), as it travels in an Open message. `where` stands for the file's name. */
+int config_dataset_read(const char *yaml, size_t bytes, const char *where, const struct config *config,
+                        struct config_dataset *ret_dataset, struct config_complaints *ret_complaints);
+
+/* "policy[,max_rate=x][,max_consecutive=n]" of --on-error. -EINVAL with a sentence; substitute is refused by name in this version. */
+int config_policy_read(const char *text, uint32_t *ret_policy, struct err *reterr);
+
+const struct config_dataset *config_dataset_find(const struct config *config, const char *name); /* NULL: none */
+/* The nearest dataset name to a wrong one, "" when nothing is near. */
+const char *config_dataset_nearest(const struct config *config, const char *name);
+
+/* Text that callers free: the settings in force as YAML with where each differs from its default; the sample file with every default as a
+ * comment; the differences between two configurations, one a line, "" when equal. NULL: no memory. */
+char *config_print(const struct config *config, int only_differences);
+char *config_print_defaults(void);
+char *config_diff(const struct config *mine, const struct config *other);
+
+#endif

@@ -1,0 +1,91 @@
+/* What a field is made from and how: the decoder, the operations in order, and the form of the result. Plain data without pointers: the
+ * configuration fills it, the plan id hashes it, and the worker gets it as it stands. */
+#ifndef SPDLD_ITEM_FIELD_H
+#define SPDLD_ITEM_FIELD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum {
+    FIELD_MAX = 16,        /* fields of a dataset */
+    FIELD_NAME_BYTES = 64, /* with the final 0: also of part and decoder names */
+    FIELD_PART_BYTES = 16,
+    FIELD_FROM_MAX = 16,
+    FIELD_OPS_MAX = 16,
+    FIELD_DIMS_MAX = 8,
+    FIELD_CHANNELS_MAX = 4
+};
+
+enum field_dtype { /* numbers of enum spdl_shm_dtype */
+    FIELD_DTYPE_UINT8 = 1,
+    FIELD_DTYPE_INT64 = 2,
+    FIELD_DTYPE_FLOAT32 = 3,
+    FIELD_DTYPE_FLOAT16 = 4,
+    FIELD_DTYPE_BFLOAT16 = 5
+};
+enum field_layout { FIELD_LAYOUT_NHWC = 1, FIELD_LAYOUT_NCHW = 2 };
+enum field_filter { FIELD_FILTER_BILINEAR = 1, FIELD_FILTER_BICUBIC = 2 };
+
+enum op_kind {
+    OP_RESIZE = 1,          /* size, filter */
+    OP_CENTER_CROP,         /* size */
+    OP_RANDOM_RESIZED_CROP, /* size, scale, ratio, filter */
+    OP_RANDOM_CROP,         /* size */
+    OP_RANDOM_FLIP,         /* p: left and right are swapped */
+    OP_VERTICAL_FLIP,       /* p: top and bottom are swapped */
+    OP_KIND_COUNT
+};
+
+/* One operation. Its number in the field's list is its `operation` in the key of its random draws. */
+struct op_spec {
+    uint32_t kind;   /* enum op_kind */
+    uint32_t filter; /* enum field_filter; 0 where the operation has none */
+    int32_t height;  /* pixels; 1 … 16,384 */
+    int32_t width;   /* 0 with resize: `height` is asked of the short side, the long side follows */
+    double scale[2]; /* of the area */
+    double ratio[2]; /* width / height */
+    double p;
+};
+
+struct field_spec {
+    char name[FIELD_NAME_BYTES];
+    char decoder[FIELD_PART_BYTES]; /* as in the configuration: image class raw … */
+    char from[FIELD_FROM_MAX][FIELD_PART_BYTES]; /* part names, the first that a sample has is taken */
+    uint32_t from_count;
+    uint32_t dtype;  /* enum field_dtype */
+    uint32_t layout; /* enum field_layout; 0 where there is none */
+    uint32_t channels;
+    uint32_t normalize;           /* 1: (value / 255 - mean) / std */
+    uint32_t ignore_orientation;  /* 1: EXIF orientation is not applied */
+    double mean[FIELD_CHANNELS_MAX];
+    double std[FIELD_CHANNELS_MAX];
+    uint64_t bytes;      /* raw: size of every row */
+    uint64_t max_pixels; /* image: above it class LIMIT */
+    uint32_t op_count;
+    uint32_t reserved;
+    struct op_spec ops[FIELD_OPS_MAX];
+    /* What follows is worked out by field_finish. */
+    uint32_t dim_count;
+    uint32_t reserved1;
+    uint64_t dims[FIELD_DIMS_MAX]; /* of one row */
+    uint64_t row_bytes;
+};
+
+/* Checks that the parts of the field go together (dtype, layout, operations, a size that is the same for every sample) and works out dims and
+ * row_bytes. Returns 0 or -EINVAL with a sentence that names the field and what to change. Pure. */
+int field_finish(struct field_spec *field, struct err *reterr);
+
+/* Writes the canonical text of all that can change a sample's bytes, for the plan id: not the name of a file, not a default that was left
+ * out. Doubles are written as their 16 hexadecimal digits. Returns the text's length, or -ENOSPC. Format: docs/order.md. Pure. */
+int field_canonical(const struct field_spec *field, char *text, size_t capacity);
+
+/* Names, as in the configuration; NULL for a number outside the enumeration. Static storage. */
+const char *field_dtype_name(uint32_t dtype);
+const char *field_layout_name(uint32_t layout);
+const char *field_filter_name(uint32_t filter);
+const char *op_name(uint32_t kind);
+size_t field_dtype_bytes(uint32_t dtype);
+
+#endif

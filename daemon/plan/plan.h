@@ -1,0 +1,98 @@
+/* Order, slices, states and ids. Everything here is a pure function; docs/order.md says the same in words, with test vectors. */
+#ifndef SPDLD_PLAN_H
+#define SPDLD_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "item/field.h"
+
+enum {
+    PLAN_ORDER_VERSION = 1,  /* of the permutation; part of the plan id */
+    PLAN_STATE_FORMAT = 1,   /* of a state's text */
+    PLAN_DECODE_VERSION = 1, /* of the decoding policy; part of the state */
+    PLAN_STATE_TEXT_BYTES = 256, /* a state as text, with its final 0 */
+    PLAN_ID_TEXT_BYTES = 33      /* 128 bits as 32 hexadecimal digits, with the final 0 */
+};
+
+enum plan_shuffle { PLAN_SHUFFLE_NONE = 1, PLAN_SHUFFLE_GLOBAL = 2, PLAN_SHUFFLE_BLOCK = 3 /* reserved */ };
+enum plan_last { PLAN_LAST_DROP = 1, PLAN_LAST_PAD = 2, PLAN_LAST_PARTIAL = 3 };
+
+struct plan_id {
+    uint64_t high, low; /* XXH3-128 of the canonical text */
+};
+
+/* Names as in the configuration; NULL outside. */
+const char *plan_shuffle_name(uint32_t shuffle);
+const char *plan_last_name(uint32_t last);
+
+/* The order of an epoch: position -> sample, a bijection on [0, samples). samples >= 1, position < samples. O(1), no memory. */
+uint64_t plan_order(uint32_t shuffle, uint64_t seed, uint32_t epoch, uint64_t samples, uint64_t position);
+
+/* The same with its keys worked out once per epoch, for loops. */
+struct plan_permutation {
+    uint64_t samples, a, b;
+    uint64_t keys[8];
+    uint32_t shuffle;
+};
+void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffle, uint64_t seed, uint32_t epoch,
+                           uint64_t samples);
+uint64_t plan_permutation_at(const struct plan_permutation *permutation, uint64_t position);
+
+/* The plan id: canonical text "spdl-plan 1\n…" over dataset id, order version, shuffle, last and fields. Not seed, batch or world size. */
+int plan_id_make(struct plan_id dataset_id, uint32_t shuffle, uint32_t last, const struct field_spec *fields,
+                 uint32_t field_count, struct plan_id *ret_id, struct err *reterr);
+void plan_id_text(struct plan_id id, char text[PLAN_ID_TEXT_BYTES]);
+
+/* A place in a job: what a trainer saves. */
+struct plan_state {
+    uint32_t format;         /* PLAN_STATE_FORMAT */
+    uint32_t decode_version; /* PLAN_DECODE_VERSION */
+    struct plan_id plan_id;
+    uint64_t seed;
+    uint32_t epoch;
+    uint64_t position; /* of the next global batch's first sample */
+    uint64_t step;     /* of the next batch in its epoch */
+    uint64_t batch;    /* G it was saved with */
+};
+
+/* Text of a state: "spdl1." and base64url without padding of the little-endian fields and a checksum. Under PLAN_STATE_TEXT_BYTES. */
+void plan_state_encode(const struct plan_state *state, char text[PLAN_STATE_TEXT_BYTES]);
+/* Returns 0; -EINVAL: not a state, or damaged; -ENOTSUP: a later format. The sentence says which. */
+int plan_state_decode(const char *text, size_t bytes, struct plan_state *ret_state, struct err *reterr);
+
+/* A stream's batches: rank `rank` of `world` from a starting place on, without end, epoch after epoch. */
+struct plan_schedule {
+    uint64_t samples; /* N */
+    uint64_t batch;   /* G */
+    uint32_t world;   /* W; divides G */
+    uint32_t rank;
+    uint32_t last;        /* enum plan_last */
+    uint32_t start_epoch; /* where batch 0 is: the place as given, also at an epoch's end */
+    uint64_t start_position;
+    uint64_t start_step;
+};
+
+struct plan_batch {
+    uint32_t epoch;
+    uint64_t step;
+    uint64_t position; /* of the global batch */
+    uint64_t first_position; /* of the rank's first row; row i is first_position + i, >= samples only with pad */
+    uint32_t rows;           /* of the rank; 0 … G/W */
+    uint32_t next_epoch;     /* the place behind it: an epoch's end is (epoch + 1, 0, 0) */
+    uint64_t next_position;
+    uint64_t next_step;
+};
+
+/* Steps of a whole epoch of `samples` in batches of `batch`. */
+uint64_t plan_steps(uint64_t samples, uint64_t batch, uint32_t last);
+
+/* Checks a schedule: N >= 1, G >= 1, W divides G, rank < W, an epoch has at least one step, the place is in the epoch.
+ * Returns 0 or -EINVAL; the sentence has both numbers of whatever does not fit. */
+int plan_schedule_check(const struct plan_schedule *schedule, struct err *reterr);
+
+/* Batch k of the stream, k = 0, 1, …; O(1) for any k. The epoch number wraps never: at 2^32 - 1 epochs it stays an error of the caller. */
+void plan_batch_at(const struct plan_schedule *schedule, uint64_t k, struct plan_batch *ret_batch);
+
+#endif
