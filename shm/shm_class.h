@@ -1,5 +1,5 @@
-/* The classes a sample can end in. Numbers cross between processes and are never reused; names are those of the configuration, the JSON and
- * the C interface. C and C++. */
+/* The classes a sample can end in. Numbers cross between processes and are never reused; names are
+ * those of the configuration, the JSON and the C interface. C and C++. */
 #ifndef SPDL_SHM_CLASS_H
 #define SPDL_SHM_CLASS_H
 

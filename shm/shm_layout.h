@@ -1,9 +1,10 @@
-/* What a rank sees of its stream: one control segment (this file) and one data segment (tensors). spdld writes, the rank only reads. C
- * only: _Atomic does not compile in C++. The picture is in shm/README.md; shm_layout.c asserts every offset. Any change here is a change
- * of SPDL_SHM_MAJOR, or of SPDL_SHM_MINOR when it only takes reserved words.
+/* What a rank sees of its stream: one control segment (this file) and one data segment (tensors).
+ * spdld writes, the rank only reads. C only: _Atomic does not compile in C++. The picture is in
+ * shm/README.md; shm_layout.c asserts every offset. Any change here is a change of SPDL_SHM_MAJOR,
+ * or of SPDL_SHM_MINOR when it only takes reserved words.
  *
- * All integers are in the machine's byte order (both sides are on one machine); all offsets are from the start of the segment they are in.
- * Reserved words are zero. */
+ * All integers are in the machine's byte order (both sides are on one machine); all offsets are
+ * from the start of the segment they are in. Reserved words are zero. */
 #ifndef SPDL_SHM_LAYOUT_H
 #define SPDL_SHM_LAYOUT_H
 
@@ -15,16 +16,17 @@
 enum {
     SPDL_SHM_MAJOR = 1,
     SPDL_SHM_MINOR = 0,
-    SPDL_SHM_SLOTS_MAX = 64,       /* slots of a stream */
-    SPDL_SHM_ROWS_MAX = 65536,     /* rows of a slot */
-    SPDL_SHM_FIELDS_MAX = 16,      /* fields of a stream */
-    SPDL_SHM_DIMS_MAX = 8,         /* dimensions of a row of a field */
-    SPDL_SHM_NAME_BYTES = 64,      /* a field's name with its final 0 */
-    SPDL_SHM_KEY_BYTES = 1024,     /* longest key */
-    SPDL_SHM_STATE_BYTES = 512,    /* a state as text with its final 0 */
-    SPDL_SHM_MESSAGES_MAX = 64,    /* messages of a slot: rows with errors behind the 64th have a class and no text */
-    SPDL_SHM_MESSAGE_BYTES = 256,  /* one message with its final 0 */
-    SPDL_SHM_ALIGN = 256           /* of every tensor in the data segment */
+    SPDL_SHM_SLOTS_MAX = 64,    /* slots of a stream */
+    SPDL_SHM_ROWS_MAX = 65536,  /* rows of a slot */
+    SPDL_SHM_FIELDS_MAX = 16,   /* fields of a stream */
+    SPDL_SHM_DIMS_MAX = 8,      /* dimensions of a row of a field */
+    SPDL_SHM_NAME_BYTES = 64,   /* a field's name with its final 0 */
+    SPDL_SHM_KEY_BYTES = 1024,  /* longest key */
+    SPDL_SHM_STATE_BYTES = 512, /* a state as text with its final 0 */
+    SPDL_SHM_MESSAGES_MAX =
+        64, /* messages of a slot: rows with errors behind the 64th have a class and no text */
+    SPDL_SHM_MESSAGE_BYTES = 256, /* one message with its final 0 */
+    SPDL_SHM_ALIGN = 256          /* of every tensor in the data segment */
 };
 
 enum spdl_shm_dtype {
@@ -35,9 +37,14 @@ enum spdl_shm_dtype {
     SPDL_DTYPE_BFLOAT16 = 5
 };
 
-enum { SPDL_SHM_ROW_DRAWS = 1u, SPDL_SHM_ROW_HFLIP = 2u, SPDL_SHM_ROW_VFLIP = 4u }; /* flags of a row */
+enum {
+    SPDL_SHM_ROW_DRAWS = 1u,
+    SPDL_SHM_ROW_HFLIP = 2u,
+    SPDL_SHM_ROW_VFLIP = 4u
+}; /* flags of a row */
 
-/* One field. Its tensor in slot s has shape [rows, dims...] and stands at data offset s.data_offset + slot_offset. */
+/* One field. Its tensor in slot s has shape [rows, dims...] and stands at data offset s.data_offset
+ * + slot_offset. */
 struct spdl_shm_field {
     char name[SPDL_SHM_NAME_BYTES];
     uint32_t dtype; /* enum spdl_shm_dtype */
@@ -60,19 +67,21 @@ struct spdl_shm_header {
     uint32_t slot_count;
     uint32_t order_count; /* entries of the order ring: a power of two, at least slot_count + 1 */
     uint32_t field_count;
-    uint32_t row_count; /* rows that a slot has room for */
+    uint32_t row_count;     /* rows that a slot has room for */
     uint64_t fields_offset; /* struct spdl_shm_field[field_count] */
     uint64_t order_offset;  /* _Atomic uint64_t[order_count] */
     uint64_t slots_offset;  /* struct spdl_shm_slot, slot_stride apart */
     uint64_t slot_stride;
     uint64_t slot_data_bytes; /* of the data segment, a slot */
     uint64_t reserved0[2];
-    _Alignas(128) _Atomic uint64_t ready; /* W: conductor, last, release  R: rank, acquire. SPDL_SHM_MAGIC when all else is in place */
+    _Alignas(128) _Atomic uint64_t ready; /* W: conductor, last, release  R: rank, acquire.
+                                             SPDL_SHM_MAGIC when all else is in place */
     uint64_t reserved1[15];
 };
 
-/* Entry k mod order_count of the order ring tells the slot of the stream's k-th batch, k = 0, 1, ...: (k + 1) << 8 | slot. Zero at first.
- * W: conductor, release, after the slot's descriptor and data  R: rank, acquire. A batch k is there when entry >> 8 == k + 1. */
+/* Entry k mod order_count of the order ring tells the slot of the stream's k-th batch, k = 0, 1,
+ * ...: (k + 1) << 8 | slot. Zero at first. W: conductor, release, after the slot's descriptor and
+ * data  R: rank, acquire. A batch k is there when entry >> 8 == k + 1. */
 static inline uint64_t spdl_shm_order_entry(uint64_t k, uint32_t slot)
 {
     return (k + 1) << 8 | slot;
@@ -91,19 +100,20 @@ struct spdl_shm_row {
     uint32_t message;          /* 1 + number of the message; 0: none */
     uint32_t valid;            /* 1 or 0 */
     uint32_t flags;            /* SPDL_SHM_ROW_… */
-    int32_t crop[4];           /* x, y, width, height in the picture as shown, with SPDL_SHM_ROW_DRAWS */
+    int32_t crop[4]; /* x, y, width, height in the picture as shown, with SPDL_SHM_ROW_DRAWS */
     uint32_t reserved[5];
 };
 
-/* One slot: its descriptor, then its rows, messages and text at the offsets given here (from the start of the control segment). */
+/* One slot: its descriptor, then its rows, messages and text at the offsets given here (from the
+ * start of the control segment). */
 struct spdl_shm_slot {
     uint64_t sequence; /* of the batch in it, in the stream: 0, 1, ...; never repeats */
     uint32_t epoch;
     uint32_t rows;  /* of this rank */
     uint32_t valid; /* rows with valid = 1 */
     uint32_t error_count;
-    uint64_t step;     /* in its epoch */
-    uint64_t position; /* of the global batch's first sample */
+    uint64_t step;          /* in its epoch */
+    uint64_t position;      /* of the global batch's first sample */
     uint64_t next_position; /* what the state says: where the next batch begins */
     uint64_t next_step;
     uint32_t next_epoch;
