@@ -73,7 +73,7 @@ struct spdl_shm_header {
     uint64_t slots_offset;  /* struct spdl_shm_slot, slot_stride apart */
     uint64_t slot_stride;
     uint64_t slot_data_bytes; /* of the data segment, a slot */
-    uint64_t reserved0[2];
+    uint64_t reserved0[3];
     _Alignas(128) _Atomic uint64_t ready; /* W: conductor, last, release  R: rank, acquire.
                                              SPDL_SHM_MAGIC when all else is in place */
     uint64_t reserved1[15];
