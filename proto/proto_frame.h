@@ -1,6 +1,7 @@
-/* Frames of the control socket: a length, one packed message, descriptors beside it. One sender and one receiver, for clients and daemon
- * alike; both work on non-blocking sockets and keep what is half sent or half received. Bytes from the peer are never trusted: lengths are
- * bounded, surplus descriptors are closed. */
+/* Frames of the control socket: a length, one packed message, descriptors beside it. One sender and
+ * one receiver, for clients and daemon alike; both work on non-blocking sockets and keep what is
+ * half sent or half received. Bytes from the peer are never trusted: lengths are bounded, surplus
+ * descriptors are closed. */
 #ifndef SPDL_PROTO_FRAME_H
 #define SPDL_PROTO_FRAME_H
 
@@ -18,7 +19,8 @@ enum {
 
 struct spdl_proto_in {
     uint8_t *buffer; /* owned; grows up to the frame maximum */
-    size_t capacity, bytes;
+    size_t capacity;
+    size_t start, bytes;         /* what was received and not taken yet */
     int fds[SPDL_PROTO_FDS_MAX]; /* received and not taken yet; owned */
     int fd_count;
 };
@@ -26,8 +28,9 @@ struct spdl_proto_in {
 struct spdl_proto_out {
     uint8_t *buffer; /* owned; bytes not sent yet */
     size_t capacity, bytes;
-    size_t limit; /* -ENOBUFS above it; set by the owner */
-    int fds[SPDL_PROTO_FDS_MAX]; /* duplicates, to be sent with byte fd_at of the buffer; closed once sent; one set may wait at a time */
+    size_t limit;                /* -ENOBUFS above it; set by the owner */
+    int fds[SPDL_PROTO_FDS_MAX]; /* duplicates, to be sent with byte fd_at of the buffer; closed
+                                    once sent; one set may wait at a time */
     int fd_count;
     size_t fd_at;
 };
@@ -35,20 +38,27 @@ struct spdl_proto_out {
 void spdl_proto_in_fini(struct spdl_proto_in *in);
 void spdl_proto_out_fini(struct spdl_proto_out *out);
 
-/* Reads what the socket has (never blocks with MSG_DONTWAIT) and returns 0; -ENODATA: the peer closed; -EAGAIN: nothing there; -EPROTO: a length
- * above the maximum or too many descriptors; another negative errno from recvmsg. accept_fds = 0: descriptors are closed at once. */
+/* One read of what the socket has, which never blocks: returns 0; -ENODATA: the peer closed;
+ * -EAGAIN: nothing there; -EPROTO: a length of 0 or above the maximum, or too many descriptors;
+ * another negative errno from recvmsg. accept_fds = 0: descriptors are closed at once. There may be
+ * more in the socket: take the frames, then poll or call again. Whoever takes descriptors out of
+ * `fds` sets fd_count to 0. */
 int spdl_proto_receive(int fd, struct spdl_proto_in *in, int accept_fds);
 
-/* The next whole frame in `in`: returns 1 with *ret_payload and *ret_bytes, valid until spdl_proto_next_done; 0: none yet; -EPROTO: its length is 0
- * or above the maximum. */
+/* The next whole frame in `in`: returns 1 with *ret_payload and *ret_bytes, valid until
+ * spdl_proto_next_done; 0: none yet; -EPROTO: its length is 0 or above the maximum. */
 int spdl_proto_next(struct spdl_proto_in *in, const uint8_t **ret_payload, size_t *ret_bytes);
 void spdl_proto_next_done(struct spdl_proto_in *in);
 
-/* Packs a message behind what waits already. fds (borrowed) are duplicated. -ENOBUFS: above the limit; -ENOMEM; -EMFILE. */
+/* Packs a message behind what waits already, whole or not at all. fds (borrowed) are duplicated.
+ * -ENOBUFS: above the limit, or descriptors wait already; -EMSGSIZE: above the frame maximum;
+ * -ENOMEM; -EMFILE. */
 int spdl_proto_queue_to_daemon(struct spdl_proto_out *out, const Spdl__V1__ToDaemon *message);
-int spdl_proto_queue_to_client(struct spdl_proto_out *out, const Spdl__V1__ToClient *message, const int *fds, int fd_count);
+int spdl_proto_queue_to_client(struct spdl_proto_out *out, const Spdl__V1__ToClient *message,
+                               const int *fds, int fd_count);
 
-/* Sends what waits without blocking: 0: all gone; -EAGAIN: some is left; another negative errno: the peer is gone (EPIPE never raises a signal). */
+/* Sends what waits without blocking: 0: all gone; -EAGAIN: some is left; another negative errno:
+ * the peer is gone (EPIPE never raises a signal). */
 int spdl_proto_flush(int fd, struct spdl_proto_out *out);
 
 #endif
