@@ -86,7 +86,21 @@ $(BUILD)/examples/%: client/examples/%.cc $(BUILD)/libspdl-client.a
 	@mkdir -p $(@D)
 	$(CXX) $(CPPFLAGS) -std=c++17 -O2 -g -Wall -Wextra -Werror $(if $(SAN),-fsanitize=$(SAN)) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
 
-$(GEN)/proto/spdl_control.pb-c.c: proto/spdl_control.proto
+# What must be there before anything is compiled; a missing one is named with its Debian package.
+$(BUILD)/have-deps: scripts/install-deps Makefile
+	@command -v $(firstword $(CC)) >/dev/null || \
+		{ echo "make: the compiler $(firstword $(CC)) is missing: scripts/install-deps installs all that is needed" >&2; exit 1; }
+	@mkdir -p $(@D); lacking=; \
+	for need in liburing.h:liburing-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev yaml.h:libyaml-dev \
+		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
+		printf '#include <stdio.h>\n#include <%s>\n' "$${need%%:*}" | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 || \
+			{ echo "make: <$${need%%:*}> is missing: Debian package $${need##*:}" >&2; lacking="$$lacking $${need##*:}"; }; done; \
+	command -v protoc-c >/dev/null || \
+		{ echo "make: the program protoc-c is missing: Debian package protobuf-c-compiler" >&2; lacking="$$lacking protobuf-c-compiler"; }; \
+	[ -z "$$lacking" ] || { echo "make: scripts/install-deps installs all that is needed, or: apt-get install$$lacking" >&2; exit 1; }
+	@touch $@
+
+$(GEN)/proto/spdl_control.pb-c.c: proto/spdl_control.proto | $(BUILD)/have-deps
 	@mkdir -p $(@D)
 	protoc-c --c_out=$(GEN) $<
 $(GEN)/proto/spdl_control.pb-c.h: $(GEN)/proto/spdl_control.pb-c.c ;
@@ -105,13 +119,48 @@ $(BUILD)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(BOTH_OBJ) $(sort $(CLIENT_O
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
 .PRECIOUS: $(OBJ)/%.o
-.PHONY: unit-tests
+.PHONY: unit-tests pure-tests
 unit-tests: $(UNIT_TESTS)
+# The pure core and the rings: what runs under the thread sanitizer in every check.
+PURE_TESTS := $(filter $(BUILD)/tests/pipeline/% $(BUILD)/tests/unit/worker/% $(BUILD)/tests/unit/shm/%,$(UNIT_TESTS))
+pure-tests: $(PURE_TESTS)
+
+# The bare loop that the benchmarks and the demo compare with; the kind of CPU decides what it may use.
+$(BUILD)/bare_decode: tests/bench/bare_decode.c | $(BUILD)/have-deps
+	$(CC) -O3 -march=native $< -o $@ -ljpeg -lm -lpthread
+
+.PHONY: demo check check-slow bench lint format
+demo: all
+	@/usr/bin/python3 tests/demo/demo.py --build $(BUILD)
+check:
+	@/usr/bin/python3 scripts/run-tests --build $(BUILD) check
+check-slow:
+	@/usr/bin/python3 scripts/run-tests --build $(BUILD) check-slow
+bench: all
+	@/usr/bin/python3 tests/bench/bench.py --build $(BUILD)
+lint: all unit-tests
+	@/usr/bin/python3 scripts/lint --build $(BUILD)
+format:
+	git ls-files -z -- '*.c' '*.h' '*.cc' ':!tests/bench/bare_decode.c' | xargs -0 clang-format -i
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+DEST := $(DESTDIR)$(PREFIX)
+.PHONY: install
+install: $(PROGRAMS) $(LIBRARIES)
+	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include/spdl
+	install -m 755 $(BUILD)/spdld $(BUILD)/spdld-worker $(BUILD)/spdlctl $(DEST)/bin
+	install -m 644 $(BUILD)/libspdl-client.a $(BUILD)/libspdl-client.so.0 $(DEST)/lib
+	ln -sf libspdl-client.so.0 $(DEST)/lib/libspdl-client.so
+	install -m 644 client/include/spdl/*.h $(DEST)/include/spdl
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: spdl-client' \
+		'Description: batches of a running spdld, in place' 'Version: $(VERSION)' 'Requires.private: libprotobuf-c' \
+		'Libs: -L$${libdir} -lspdl-client' 'Libs.private: -pthread' 'Cflags: -I$${includedir}' >$(DEST)/lib/pkgconfig/spdl-client.pc
 
 .PHONY: clean help
 clean:
 	rm -rf build
 help:
-	@sed -n 's/^#   /  /p' Makefile; grep -hoE '^\.PHONY: .*' Makefile | sed 's/.PHONY: /  make /'
+	@sed -n 's/^#   /  /p' Makefile; sed -n 's/^\.PHONY: /  make /p' Makefile
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
