@@ -1,5 +1,5 @@
-/* ASSERT stays in release builds and is for our own bugs only: never for bytes from a disk, a socket or memory another process can
- * write. */
+/* ASSERT stays in release builds and is for our own bugs only: never for bytes from a disk, a
+ * socket or memory another process can write. */
 #ifndef SPDLD_BASE_ASSERT_H
 #define SPDLD_BASE_ASSERT_H
 

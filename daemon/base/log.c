@@ -9,7 +9,8 @@
 
 enum { LINE_BYTES = 1024 };
 
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the four below; leaf rank: nothing is taken under it */
+static pthread_mutex_t log_lock =
+    PTHREAD_MUTEX_INITIALIZER; /* guards the four below; leaf rank: nothing is taken under it */
 static enum log_level lowest = LOG_LEVEL_INFO;
 static enum log_level last_level;
 static char last_text[LINE_BYTES];

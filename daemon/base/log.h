@@ -1,5 +1,6 @@
-/* One log function with levels. Lines go to standard error as "spdld: LEVEL: words". Rooms below pipeline do not log. A line that repeats
- * word for word is counted and said once, with its count when another line follows. Any thread may log. */
+/* One log function with levels. Lines go to standard error as "spdld: LEVEL: words". Rooms below
+ * pipeline do not log. A line that repeats word for word is counted and said once, with its count
+ * when another line follows. Any thread may log. */
 #ifndef SPDLD_BASE_LOG_H
 #define SPDLD_BASE_LOG_H
 

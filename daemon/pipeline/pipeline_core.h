@@ -1,0 +1,190 @@
+/* The conductor's core: a pure state machine. Events go in by pipeline_core_feed, commands come out
+ * of pipeline_core_next; there is no I/O, no clock and no thread in it, so that a simulator can run
+ * any schedule by seed. The shell around it (pipeline.c) carries the commands out.
+ *
+ * A stream has slots, a slot is filled with the rows of one batch, and is published when all its
+ * rows are done, in the order of the stream. Slots are the credits: a batch is begun only when a
+ * slot is free. A row is placed (its blob gets room in the arena), fetched, decoded, done; a row
+ * that fails is done with its class. What the outside reports is checked against what is
+ * outstanding: a ticket that is not is refused. */
+#ifndef SPDLD_PIPELINE_CORE_H
+#define SPDLD_PIPELINE_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "item/class.h"
+#include "pipeline/pipeline_arena.h"
+#include "plan/plan.h"
+
+enum {
+    PIPELINE_STREAMS_MAX = 1024,
+    PIPELINE_SLOTS_MAX = 64,
+    PIPELINE_ROWS_MAX = 65536,
+    PIPELINE_OPS_MAX = 2048,  /* fetches and decodes in flight */
+    PIPELINE_QUEUE_MAX = 512, /* decodes handed to one worker and not finished */
+    PIPELINE_WORKERS_MAX = 16,
+    PIPELINE_DEATHS_MAX =
+        20, /* of a worker in a row without one finished row: then its streams fail */
+    PIPELINE_CRASHES_MAX = 2 /* of a codec on one sample: then its class is CRASH */
+};
+
+enum pipeline_policy { PIPELINE_POLICY_MASK = 1, PIPELINE_POLICY_FAIL = 2 };
+
+/* What a sample is to the core. */
+struct pipeline_sample {
+    uint64_t id;
+    uint64_t blob_bytes;          /* to be fetched; 0: nothing */
+    enum spdl_class class_number; /* not OK: it fails without being fetched (above a limit) */
+};
+
+struct pipeline_core_params {
+    uint64_t arena_bytes;
+    uint64_t memory_bytes; /* limit for the streams' memory */
+    uint32_t fetch_depth;  /* fetches in flight */
+    uint32_t threads;      /* of each worker */
+    /* Looks up the sample at a position (< samples) of the stream's epoch. Pure, quick. */
+    void (*lookup)(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+                   struct pipeline_sample *ret_sample);
+    void *context;
+};
+
+struct pipeline_stream_params {
+    struct plan_schedule schedule; /* checked */
+    uint32_t slot_count;           /* 2 … PIPELINE_SLOTS_MAX */
+    uint32_t worker;               /* < PIPELINE_WORKERS_MAX */
+    uint32_t policy;               /* enum pipeline_policy */
+    uint64_t limit;                /* batches; 0: no end */
+    uint64_t memory_bytes;         /* that its segments take */
+};
+
+enum pipeline_event_kind {
+    PIPELINE_EVENT_START = 1,  /* stream: its segments are there, work may begin */
+    PIPELINE_EVENT_ATTACHED,   /* stream: its worker has mapped the segment */
+    PIPELINE_EVENT_FETCHED,    /* ticket, class */
+    PIPELINE_EVENT_DECODED,    /* worker, ticket, class, cost_ns */
+    PIPELINE_EVENT_RELEASE,    /* stream, sequence: the rank gives a slot back */
+    PIPELINE_EVENT_CLOSE,      /* stream: the rank wants no more of it, or is dead */
+    PIPELINE_EVENT_UNMAPPED,   /* stream: the rank has unmapped it, or is dead */
+    PIPELINE_EVENT_DETACHED,   /* stream: the worker has unmapped it */
+    PIPELINE_EVENT_FAIL,       /* stream, code, class: it cannot go on (an outage) */
+    PIPELINE_EVENT_WORKER_UP,  /* worker: ready for streams (they attach again) */
+    PIPELINE_EVENT_WORKER_DOWN /* worker, crashed, suspects */
+};
+
+struct pipeline_event {
+    enum pipeline_event_kind kind;
+    uint32_t stream;
+    uint32_t worker;
+    uint64_t ticket;
+    uint64_t sequence;
+    enum spdl_class class_number;
+    int code;
+    uint32_t cost_ns;
+    bool crashed;             /* by a signal that counts against what it worked on */
+    const uint64_t *suspects; /* tickets that its threads were working on */
+    uint32_t suspect_count;
+};
+
+enum pipeline_command_kind {
+    PIPELINE_COMMAND_ATTACH = 1, /* stream, worker: give the segment to the worker */
+    PIPELINE_COMMAND_FETCH,      /* ticket, row, blob */
+    PIPELINE_COMMAND_DECODE,     /* ticket, row, blob, worker */
+    PIPELINE_COMMAND_PUBLISH,    /* stream, slot */
+    PIPELINE_COMMAND_END,        /* stream, code, class: no more batches come */
+    PIPELINE_COMMAND_DETACH,     /* stream, worker: nothing of it is outstanding there */
+    PIPELINE_COMMAND_FORGET      /* stream: nobody uses it any more, its number is free again */
+};
+
+struct pipeline_command {
+    enum pipeline_command_kind kind;
+    uint32_t stream, slot, row, worker;
+    uint64_t ticket;
+    uint64_t id;       /* of the sample */
+    uint64_t position; /* of the row */
+    uint32_t epoch;
+    uint64_t blob_offset, blob_bytes;
+    int code;
+    enum spdl_class class_number;
+};
+
+/* Where a ticket or a release leads: filled by feed for FETCHED, DECODED and RELEASE (without row).
+ */
+struct pipeline_row_ref {
+    uint32_t stream, slot, row;
+    bool orphan; /* its stream is closing: nothing is to be written down */
+};
+
+/* What a publisher and a status need to know of a slot and its rows. */
+struct pipeline_slot_view {
+    uint64_t sequence;
+    struct plan_batch batch;
+};
+struct pipeline_row_view {
+    uint64_t id;
+    uint64_t position;
+    enum spdl_class class_number;
+    bool padded; /* behind the last sample: shown, not valid */
+};
+
+/* Why a stream has nothing more ready. */
+enum pipeline_reason {
+    PIPELINE_REASON_NONE = 0, /* ended or closing */
+    PIPELINE_REASON_OPENING,  /* the worker has not mapped it yet, or is being started again */
+    PIPELINE_REASON_RANK,     /* every slot is published or held: the rank is the slow one */
+    PIPELINE_REASON_READS,    /* rows of its oldest batch are being read */
+    PIPELINE_REASON_MEMORY,   /* they wait for room in the arena */
+    PIPELINE_REASON_DECODE,   /* they wait for a thread or are being decoded */
+    PIPELINE_REASON_COUNT
+};
+
+struct pipeline_stream_view {
+    uint64_t published, released, next_sequence;
+    uint32_t free_slots, held_slots;
+    enum pipeline_reason reason;
+    struct plan_batch next_batch; /* the next to be published */
+    uint64_t failures[SPDL_CLASS_COUNT];
+    uint64_t samples; /* rows published */
+    uint64_t memory_bytes;
+    bool ended;
+};
+
+struct pipeline_core;
+
+struct pipeline_core *
+pipeline_core_create(const struct pipeline_core_params *params); /* owned; NULL: no memory */
+void pipeline_core_destroy(struct pipeline_core *core);
+
+/* A new stream; it waits for START. 0; -ENOSPC with *ret_free_bytes: over the limit of memory;
+ * -EMFILE: PIPELINE_STREAMS_MAX are open; -ENOMEM; -EINVAL. */
+int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_params *params,
+                       uint32_t *ret_stream, uint64_t *ret_free_bytes);
+
+/* 0; -EPROTO: the event names something that is not outstanding (nothing is changed). ret_ref may
+ * be NULL. */
+int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *event,
+                       struct pipeline_row_ref *ret_ref);
+
+/* The next thing to do, until it returns false. */
+bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret_command);
+
+/* Views: valid numbers only. */
+void pipeline_core_slot(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
+                        struct pipeline_slot_view *ret_view);
+void pipeline_core_row(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
+                       uint32_t row, struct pipeline_row_view *ret_view);
+void pipeline_core_stream(const struct pipeline_core *core, uint32_t stream,
+                          struct pipeline_stream_view *ret_view);
+enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint32_t stream);
+uint64_t pipeline_core_memory_used(const struct pipeline_core *core);
+uint64_t pipeline_core_arena_used(const struct pipeline_core *core);
+uint32_t pipeline_core_fetching(const struct pipeline_core *core);
+uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worker);
+uint32_t pipeline_core_cost_ns(const struct pipeline_core *core,
+                               uint32_t worker); /* moving mean of a row's decode; 0: none yet */
+
+/* Live: decoding threads of each worker, reads in flight. */
+void pipeline_core_set_threads(struct pipeline_core *core, uint32_t threads);
+
+#endif

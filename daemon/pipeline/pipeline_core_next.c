@@ -1,0 +1,457 @@
+/* The conductor's core, second half: what to do next. First what streams owe (attach, publish, end,
+ * detach, forget), then the next row to fetch, then the next row to decode. The stream whose rank
+ * is closest to starving goes first, its oldest batch first. Pure. */
+#include <errno.h>
+#include <stddef.h>
+
+#include "base/assert.h"
+#include "pipeline/pipeline_core_state.h"
+
+enum {
+    BURST = 8,               /* rows taken from the chosen stream before the choice is made again */
+    QUEUE_TIME_NS = 4000000, /* work handed to a worker ahead of its threads */
+    QUEUE_FIRST = 4,         /* rows for each thread while the cost is not known */
+    BLOBS_EXTRA = 64         /* blobs fetched and not decoded, beyond twice the depth */
+};
+
+/* --- what streams owe --- */
+
+static void slots_begin(struct pipeline_core *core, struct core_stream *stream)
+{
+    uint64_t limit =
+        stream->params.limit ? stream->params.limit + (DEFECT(11) ? 1 : 0) : UINT64_MAX;
+    for (uint32_t i = 0; i < stream->params.slot_count && stream->next_sequence < limit; i++) {
+        struct core_slot *slot = &stream->slots[i];
+        if (slot->state != SLOT_FREE && !(DEFECT(10) && slot->state == SLOT_HELD))
+            continue;
+        slot->state = SLOT_FILLING;
+        slot->sequence = stream->next_sequence++;
+        plan_batch_at(&stream->params.schedule, slot->sequence, &slot->batch);
+        slot->rows = slot->batch.rows;
+        slot->placed = slot->done = slot->fetching = slot->decoding = 0;
+        slot->queue_head = slot->queue_count = 0;
+        stream->slot_of[slot->sequence % PIPELINE_SLOTS_MAX] = (uint8_t)i;
+        for (uint32_t r = 0; r < slot->rows; r++)
+            slot->row[r] = (struct core_row){0};
+    }
+    (void)core;
+}
+
+static void count_failures(struct core_stream *stream, const struct core_slot *slot,
+                           enum spdl_class *ret_first)
+{
+    *ret_first = SPDL_CLASS_OK;
+    for (uint32_t r = 0; r < slot->rows; r++)
+        if (slot->row[r].class_number != SPDL_CLASS_OK) {
+            stream->failures[slot->row[r].class_number]++;
+            if (*ret_first == SPDL_CLASS_OK)
+                *ret_first = (enum spdl_class)slot->row[r].class_number;
+        }
+}
+
+static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline_command *command)
+{
+    struct core_stream *stream = core->streams[number];
+    if (stream->ended || stream->next_publish == stream->next_sequence)
+        return false;
+    uint32_t index = stream->slot_of[stream->next_publish % PIPELINE_SLOTS_MAX];
+    struct core_slot *slot = &stream->slots[index];
+    if (DEFECT(4) && slot->done < slot->rows && stream->next_publish + 1 < stream->next_sequence) {
+        index = stream->slot_of[(stream->next_publish + 1) % PIPELINE_SLOTS_MAX];
+        slot = &stream->slots[index];
+    }
+    if (slot->state != SLOT_FILLING || slot->done < slot->rows)
+        return false;
+    enum spdl_class first;
+    count_failures(stream, slot, &first);
+    if (first != SPDL_CLASS_OK && stream->params.policy == PIPELINE_POLICY_FAIL) {
+        pipeline_core_end(core, number, -EBADMSG, first);
+        return false;
+    }
+    slot->state = SLOT_HELD;
+    if (!(DEFECT(2) && slot->sequence % 5 == 4 && stream->published == stream->next_publish))
+        stream->next_publish++;
+    else
+        slot->state = SLOT_FILLING;
+    stream->published++;
+    stream->samples += slot->rows;
+    *command = (struct pipeline_command){
+        .kind = PIPELINE_COMMAND_PUBLISH, .stream = number, .slot = index};
+    return true;
+}
+
+static bool closing_next(struct pipeline_core *core, uint32_t number,
+                         struct pipeline_command *command)
+{
+    struct core_stream *stream = core->streams[number];
+    if (stream->decodes > 0)
+        return false;
+    if (stream->attach == ATTACH_SENT || stream->attach == ATTACH_DONE) {
+        stream->attach = ATTACH_DETACHING;
+        *command = (struct pipeline_command){
+            .kind = PIPELINE_COMMAND_DETACH, .stream = number, .worker = stream->params.worker};
+        return true;
+    }
+    if (stream->attach == ATTACH_DETACHING && !DEFECT(12))
+        return false;
+    if (!stream->unmapped || stream->fetches > 0)
+        return false;
+    pipeline_core_forget(core, number);
+    *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_FORGET, .stream = number};
+    return true;
+}
+
+static bool stream_next(struct pipeline_core *core, uint32_t number,
+                        struct pipeline_command *command)
+{
+    struct core_stream *stream = core->streams[number];
+    if (!stream->used)
+        return false;
+    if (stream->closing)
+        return closing_next(core, number, command);
+    if (!stream->started)
+        return false;
+    if (stream->attach == ATTACH_NONE && core->workers[stream->params.worker].up &&
+        !stream->end_sent) {
+        stream->attach = ATTACH_SENT;
+        *command = (struct pipeline_command){
+            .kind = PIPELINE_COMMAND_ATTACH, .stream = number, .worker = stream->params.worker};
+        return true;
+    }
+    if (publish(core, number, command))
+        return true;
+    if (!stream->ended && stream->params.limit && stream->published == stream->params.limit)
+        pipeline_core_end(core, number, 0, SPDL_CLASS_OK);
+    if (stream->ended && !stream->end_sent) {
+        stream->end_sent = true;
+        *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_END,
+                                             .stream = number,
+                                             .code = stream->end_code,
+                                             .class_number = stream->end_class};
+        return true;
+    }
+    if (!stream->ended)
+        slots_begin(core, stream);
+    return publish(core, number, command); /* a batch of no rows is done when it is begun */
+}
+
+/* --- which stream --- */
+
+static bool before(const struct core_stream *a, const struct core_stream *b)
+{
+    uint64_t ready_a = a->published - a->released, ready_b = b->published - b->released;
+    return ready_a != ready_b ? ready_a < ready_b : a->served < b->served;
+}
+
+static bool may_work(const struct core_stream *stream)
+{
+    return stream->started && !stream->ended && !stream->closing;
+}
+
+/* --- fetch --- */
+
+static struct core_slot *slot_to_place(struct core_stream *stream)
+{
+    while (stream->place_sequence < stream->next_sequence) {
+        if (stream->place_sequence >= stream->next_publish) {
+            struct core_slot *slot =
+                &stream->slots[stream->slot_of[stream->place_sequence % PIPELINE_SLOTS_MAX]];
+            if (slot->placed < slot->rows)
+                return slot;
+        }
+        stream->place_sequence++;
+    }
+    return NULL;
+}
+
+/* Places rows that need no fetch, up to one that does. Returns that slot, whose next row is to be
+ * fetched, with its sample. */
+static struct core_slot *place_easy(struct pipeline_core *core, uint32_t number,
+                                    struct pipeline_sample *ret_sample)
+{
+    struct core_stream *stream = core->streams[number];
+    struct core_slot *slot;
+    while ((slot = slot_to_place(stream)) != NULL) {
+        uint64_t position = slot->batch.first_position + slot->placed;
+        core->params.lookup(core->params.context, number, slot->batch.epoch,
+                            position % stream->params.schedule.samples, ret_sample);
+        struct core_row *row = &slot->row[slot->placed];
+        row->id = ret_sample->id;
+        if (ret_sample->class_number == SPDL_CLASS_OK && ret_sample->blob_bytes > 0)
+            return slot;
+        uint32_t number_of_row = slot->placed++;
+        if (ret_sample->class_number != SPDL_CLASS_OK)
+            pipeline_core_row_done(core, number, slot, number_of_row, ret_sample->class_number);
+        else
+            pipeline_core_row_ready(slot, number_of_row);
+    }
+    return NULL;
+}
+
+static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipeline_command *command)
+{
+    struct core_stream *stream = core->streams[number];
+    struct pipeline_sample sample;
+    struct core_slot *slot = place_easy(core, number, &sample);
+    if (!slot)
+        return false;
+    uint64_t offset;
+    stream->memory_wait = pipeline_arena_take(&core->arena, sample.blob_bytes, &offset) < 0;
+    if (stream->memory_wait)
+        return false;
+    struct core_op *op = pipeline_core_op_take(core);
+    ASSERT(op);
+    uint32_t row = slot->placed++;
+    slot->fetching++;
+    slot->row[row].state = ROW_FETCHING;
+    slot->row[row].blob_offset = offset;
+    slot->row[row].blob_bytes = sample.blob_bytes;
+    op->kind = CORE_OP_FETCH;
+    op->orphan = false;
+    op->stream = number;
+    op->slot = (uint32_t)(slot - stream->slots);
+    op->row = row;
+    op->blob_offset = offset;
+    op->blob_bytes = sample.blob_bytes;
+    core->fetching++;
+    stream->fetches++;
+    stream->served = ++core->turn;
+    *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_FETCH,
+                                         .stream = number,
+                                         .slot = op->slot,
+                                         .row = row,
+                                         .ticket = pipeline_core_ticket(core, op),
+                                         .id = sample.id,
+                                         .epoch = slot->batch.epoch,
+                                         .position = slot->batch.first_position + row,
+                                         .blob_offset = offset,
+                                         .blob_bytes = sample.blob_bytes};
+    return true;
+}
+
+static bool fetch_next(struct pipeline_core *core, struct pipeline_command *command)
+{
+    if (core->fetching >= core->params.fetch_depth || core->free_op == UINT32_MAX ||
+        core->arena.count >= 2 * core->params.fetch_depth + BLOBS_EXTRA)
+        return false;
+    for (;;) {
+        struct core_stream *best = NULL;
+        uint32_t number = 0;
+        for (uint32_t i = 0; i < core->active_count; i++) {
+            struct core_stream *stream = core->streams[core->active[i]];
+            if (may_work(stream) && slot_to_place(stream) && (!best || before(stream, best))) {
+                best = stream;
+                number = core->active[i];
+            }
+        }
+        if (!best)
+            return false;
+        if (fetch_of(core, number, command))
+            return true;
+        if (best->memory_wait) /* the most urgent keeps its place at the door */
+            return false;
+        /* Its rows needed no fetch and are placed now: the next stream has its turn. */
+    }
+}
+
+/* --- decode --- */
+
+static uint32_t queue_room(const struct pipeline_core *core, const struct core_worker *worker)
+{
+    uint64_t threads = core->params.threads;
+    uint64_t depth =
+        worker->cost_ns ? threads * (QUEUE_TIME_NS / worker->cost_ns) : threads * QUEUE_FIRST;
+    if (depth < 2 * threads)
+        depth = 2 * threads;
+    if (depth > PIPELINE_QUEUE_MAX)
+        depth = PIPELINE_QUEUE_MAX;
+    return depth > worker->decodes ? (uint32_t)depth - worker->decodes : 0;
+}
+
+static struct core_slot *slot_to_decode(struct core_stream *stream)
+{
+    for (uint64_t k = stream->next_publish; k < stream->next_sequence; k++) {
+        struct core_slot *slot = &stream->slots[stream->slot_of[k % PIPELINE_SLOTS_MAX]];
+        if (slot->queue_count > 0)
+            return slot;
+    }
+    return NULL;
+}
+
+/* A suspect waits until its worker has nothing else, and nothing else is handed over until it is
+ * done. */
+static bool must_wait(const struct core_worker *worker, const struct core_row *row)
+{
+    return worker->alone || (row->crashes > 0 && worker->decodes > 0);
+}
+
+static void decode_of(struct pipeline_core *core, uint32_t number, struct core_slot *slot,
+                      struct pipeline_command *command)
+{
+    struct core_stream *stream = core->streams[number];
+    struct core_worker *worker = &core->workers[stream->params.worker];
+    uint32_t row = slot->queue[slot->queue_head];
+    slot->queue_head = (slot->queue_head + 1) % slot->rows;
+    slot->queue_count--;
+    struct core_op *op = pipeline_core_op_take(core);
+    ASSERT(op);
+    slot->row[row].state = ROW_DECODING;
+    slot->decoding++;
+    op->kind = CORE_OP_DECODE;
+    op->orphan = false;
+    op->stream = number;
+    op->slot = (uint32_t)(slot - stream->slots);
+    op->row = row;
+    op->worker = stream->params.worker;
+    worker->alone = slot->row[row].crashes > 0;
+    worker->decodes++;
+    stream->decodes++;
+    stream->served = ++core->turn;
+    *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_DECODE,
+                                         .stream = number,
+                                         .slot = op->slot,
+                                         .row = row,
+                                         .worker = op->worker,
+                                         .ticket = pipeline_core_ticket(core, op),
+                                         .id = slot->row[row].id,
+                                         .epoch = slot->batch.epoch,
+                                         .position = slot->batch.first_position + row,
+                                         .blob_offset = slot->row[row].blob_offset,
+                                         .blob_bytes = slot->row[row].blob_bytes};
+    if (DEFECT(7))
+        pipeline_core_blob_drop(core, &slot->row[row]);
+}
+
+static bool decode_next(struct pipeline_core *core, struct pipeline_command *command)
+{
+    if (core->free_op == UINT32_MAX)
+        return false;
+    struct core_slot *best = NULL;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < core->active_count; i++) {
+        struct core_stream *stream = core->streams[core->active[i]];
+        const struct core_worker *worker = &core->workers[stream->params.worker];
+        if (!may_work(stream) || stream->attach != ATTACH_DONE || queue_room(core, worker) == 0)
+            continue;
+        if (best && !before(stream, core->streams[number]))
+            continue;
+        struct core_slot *slot = slot_to_decode(stream);
+        if (!slot)
+            continue;
+        best = slot;
+        number = core->active[i];
+    }
+    if (!best)
+        return false;
+    const struct core_worker *worker = &core->workers[core->streams[number]->params.worker];
+    if (must_wait(worker, &best->row[best->queue[best->queue_head]]))
+        return false;
+    decode_of(core, number, best, command);
+    return true;
+}
+
+bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret_command)
+{
+    for (;;) {
+        while (core->dirty_count > 0) {
+            uint32_t number = core->dirty[core->dirty_head];
+            if (stream_next(core, number, ret_command))
+                return true;
+            core->streams[number]->dirty = false;
+            core->dirty_head = (core->dirty_head + 1) % PIPELINE_STREAMS_MAX;
+            core->dirty_count--;
+        }
+        if (fetch_next(core, ret_command))
+            return true;
+        if (core->dirty_count > 0) /* placing rows may have finished a batch */
+            continue;
+        return decode_next(core, ret_command);
+    }
+}
+
+/* --- views --- */
+
+void pipeline_core_slot(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
+                        struct pipeline_slot_view *ret_view)
+{
+    const struct core_slot *s = &core->streams[stream]->slots[slot];
+    *ret_view = (struct pipeline_slot_view){.sequence = s->sequence, .batch = s->batch};
+}
+
+void pipeline_core_row(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
+                       uint32_t row, struct pipeline_row_view *ret_view)
+{
+    const struct core_stream *st = core->streams[stream];
+    const struct core_slot *s = &st->slots[slot];
+    uint64_t position = s->batch.first_position + row;
+    *ret_view =
+        (struct pipeline_row_view){.id = s->row[row].id,
+                                   .position = position,
+                                   .class_number = (enum spdl_class)s->row[row].class_number,
+                                   .padded = position >= st->params.schedule.samples};
+}
+
+enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint32_t number)
+{
+    const struct core_stream *stream = core->streams[number];
+    if (stream->ended || stream->closing)
+        return PIPELINE_REASON_NONE;
+    if (stream->next_publish == stream->next_sequence)
+        return PIPELINE_REASON_RANK;
+    const struct core_slot *slot =
+        &stream->slots[stream->slot_of[stream->next_publish % PIPELINE_SLOTS_MAX]];
+    if (stream->attach != ATTACH_DONE)
+        return PIPELINE_REASON_OPENING;
+    if (core->workers[stream->params.worker].decodes >= core->params.threads)
+        return PIPELINE_REASON_DECODE;
+    if (stream->memory_wait)
+        return PIPELINE_REASON_MEMORY;
+    if (slot->fetching > 0 || slot->placed < slot->rows)
+        return PIPELINE_REASON_READS;
+    return PIPELINE_REASON_DECODE;
+}
+
+void pipeline_core_stream(const struct pipeline_core *core, uint32_t number,
+                          struct pipeline_stream_view *ret_view)
+{
+    const struct core_stream *stream = core->streams[number];
+    *ret_view = (struct pipeline_stream_view){.published = stream->published,
+                                              .released = stream->released,
+                                              .next_sequence = stream->next_sequence,
+                                              .reason = pipeline_core_reason(core, number),
+                                              .samples = stream->samples,
+                                              .memory_bytes = stream->params.memory_bytes,
+                                              .ended = stream->ended};
+    for (uint32_t i = 0; i < stream->params.slot_count; i++) {
+        ret_view->free_slots += stream->slots[i].state == SLOT_FREE;
+        ret_view->held_slots += stream->slots[i].state == SLOT_HELD;
+    }
+    plan_batch_at(&stream->params.schedule, stream->next_publish, &ret_view->next_batch);
+    for (uint32_t i = 0; i < SPDL_CLASS_COUNT; i++)
+        ret_view->failures[i] = stream->failures[i];
+}
+
+uint64_t pipeline_core_memory_used(const struct pipeline_core *core)
+{
+    return core->memory_used;
+}
+
+uint64_t pipeline_core_arena_used(const struct pipeline_core *core)
+{
+    return core->arena.used_bytes;
+}
+
+uint32_t pipeline_core_fetching(const struct pipeline_core *core)
+{
+    return core->fetching;
+}
+
+uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worker)
+{
+    return core->workers[worker].decodes;
+}
+
+uint32_t pipeline_core_cost_ns(const struct pipeline_core *core, uint32_t worker)
+{
+    return (uint32_t)core->workers[worker].cost_ns;
+}

@@ -1,0 +1,109 @@
+/* What the two halves of the core share: pipeline_core.c takes events, pipeline_core_next.c gives
+ * commands. For them alone. */
+#ifndef SPDLD_PIPELINE_CORE_STATE_H
+#define SPDLD_PIPELINE_CORE_STATE_H
+
+#include "pipeline/pipeline_core.h"
+
+/* Planted defects, for the test that the simulator finds each of them; always 0 in a program. */
+#ifdef PIPELINE_CORE_DEFECTS
+extern int pipeline_core_defect;
+#define DEFECT(number) (pipeline_core_defect == (number))
+#else
+#define DEFECT(number) false
+#endif
+
+enum row_state { ROW_IDLE, ROW_FETCHING, ROW_READY, ROW_DECODING, ROW_DONE };
+enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_HELD };
+enum attach_state { ATTACH_NONE, ATTACH_SENT, ATTACH_DONE, ATTACH_DETACHING };
+enum op_kind_core { CORE_OP_FREE, CORE_OP_FETCH, CORE_OP_DECODE };
+
+struct core_row {
+    uint64_t id;
+    uint64_t blob_offset, blob_bytes; /* blob_bytes 0: no blob */
+    uint8_t state;                    /* enum row_state */
+    uint8_t class_number;
+    uint8_t crashes;
+};
+
+struct core_slot {
+    enum slot_state state;
+    uint64_t sequence;
+    struct plan_batch batch;
+    uint32_t rows, placed, done, fetching, decoding;
+    uint32_t queue_head, queue_count; /* rows in state READY, in the order they became so */
+    uint32_t *queue;
+    struct core_row *row;
+};
+
+struct core_stream {
+    bool used, started, closing, unmapped, ended, end_sent, dirty, memory_wait;
+    enum attach_state attach;
+    struct pipeline_stream_params params;
+    uint32_t row_room;      /* rows of a slot */
+    uint64_t next_sequence; /* the next batch to begin */
+    uint64_t next_publish;
+    uint64_t place_sequence; /* no batch before it has rows to place */
+    uint64_t published, released;
+    uint64_t served;           /* when work of it was last chosen, for turns */
+    uint32_t fetches, decodes; /* outstanding */
+    int end_code;
+    enum spdl_class end_class;
+    uint64_t failures[SPDL_CLASS_COUNT];
+    uint64_t samples;
+    uint8_t slot_of[PIPELINE_SLOTS_MAX]; /* of sequence mod PIPELINE_SLOTS_MAX, while it is in
+                                            [next_publish, next_sequence) */
+    struct core_slot slots[PIPELINE_SLOTS_MAX];
+};
+
+struct core_op {
+    uint32_t generation; /* of the ticket; another one each time */
+    uint8_t kind;        /* enum op_kind_core */
+    bool orphan;         /* the stream is closing: only the blob matters */
+    uint32_t stream, slot, row, worker;
+    uint64_t blob_offset, blob_bytes;
+    uint32_t next_free;
+};
+
+struct core_worker {
+    bool up;
+    bool alone;       /* a suspect is being tried: nothing else is handed over */
+    uint32_t decodes; /* outstanding */
+    uint32_t deaths;  /* in a row, without a finished row */
+    uint64_t cost_ns; /* moving mean; 0: none yet */
+};
+
+struct pipeline_core {
+    struct pipeline_core_params params;
+    struct pipeline_arena arena;
+    uint64_t memory_used;
+    uint64_t turn;
+    uint32_t fetching;
+    uint32_t free_op;
+    uint32_t active_count;
+    uint32_t active[PIPELINE_STREAMS_MAX]; /* numbers of the streams in use */
+    uint32_t dirty_head, dirty_count;
+    uint32_t dirty[PIPELINE_STREAMS_MAX]; /* streams that may have something to command */
+    struct core_stream
+        *streams[PIPELINE_STREAMS_MAX]; /* NULL: never used; kept for the next stream otherwise */
+    struct core_worker workers[PIPELINE_WORKERS_MAX];
+    struct core_op ops[PIPELINE_OPS_MAX];
+};
+
+/* Marks the stream as worth a look by pipeline_core_next. */
+void pipeline_core_touch(struct pipeline_core *core, uint32_t stream);
+
+/* A free place for something in flight; NULL: all are taken. */
+struct core_op *pipeline_core_op_take(struct pipeline_core *core);
+void pipeline_core_op_give(struct pipeline_core *core, struct core_op *op);
+uint64_t pipeline_core_ticket(const struct pipeline_core *core, const struct core_op *op);
+
+void pipeline_core_row_ready(struct core_slot *slot, uint32_t row);
+void pipeline_core_row_done(struct pipeline_core *core, uint32_t stream, struct core_slot *slot,
+                            uint32_t row, enum spdl_class class_number);
+void pipeline_core_blob_drop(struct pipeline_core *core, struct core_row *row);
+void pipeline_core_end(struct pipeline_core *core, uint32_t stream, int code,
+                       enum spdl_class class_number);
+void pipeline_core_forget(struct pipeline_core *core, uint32_t stream);
+
+#endif
