@@ -1,5 +1,6 @@
-/* Sources: a named list of samples and where their parts are. Opening one lists it (slow, may block: on the chores thread only); looking up
- * a sample afterwards is fast, allocates nothing and may be done by any thread. */
+/* Sources: a named list of samples and where their parts are. Opening one lists it (slow, may
+ * block: on the chores thread only); looking up a sample afterwards is fast, allocates nothing and
+ * may be done by any thread. */
 #ifndef SPDLD_SOURCE_H
 #define SPDLD_SOURCE_H
 
@@ -8,12 +9,18 @@
 #include "base/err.h"
 #include "item/field.h"
 
-enum { SOURCE_PARTS_MAX = 4, SOURCE_KIND_BYTES = 16, SOURCE_PATH_BYTES = 4096, SOURCE_KEY_BYTES = 1024 };
+enum {
+    SOURCE_PARTS_MAX = 4,
+    SOURCE_KIND_BYTES = 16,
+    SOURCE_PATH_BYTES = 4096,
+    SOURCE_KEY_BYTES = 1024
+};
 
 /* What the configuration says. */
 struct source_spec {
     char kind[SOURCE_KIND_BYTES]; /* folder synthetic */
-    char path[SOURCE_PATH_BYTES]; /* folder: absolute, or relative to the daemon's working directory */
+    char path[SOURCE_PATH_BYTES]; /* folder: absolute, or relative to the daemon's working directory
+                                   */
     uint64_t samples;             /* synthetic */
     uint64_t bytes;
 };
@@ -28,14 +35,15 @@ struct source_part {
     uint32_t kind;
     const char *name; /* lower case: jpg cls bin; borrowed from the source */
     int64_t value;
-    int root_fd;       /* FILE: folder that the path is under; borrowed */
-    const char *path;  /* FILE: relative to root_fd; borrowed */
-    uint64_t bytes;    /* FILE: size when listed */
-    int64_t mtime_ns;  /* FILE: time of change when listed */
+    int root_fd;      /* FILE: folder that the path is under; borrowed */
+    const char *path; /* FILE: relative to root_fd; borrowed */
+    uint64_t bytes;   /* FILE: size when listed */
+    int64_t mtime_ns; /* FILE: time of change when listed */
 };
 
 struct source_sample {
-    const char *key; /* borrowed, no final 0 needed: key_bytes long; for made-up keys it points into key_space */
+    const char *key; /* borrowed, no final 0 needed: key_bytes long; for made-up keys it points into
+                        key_space */
     uint32_t key_bytes;
     uint32_t part_count;
     struct source_part parts[SOURCE_PARTS_MAX];
@@ -57,21 +65,22 @@ struct source_counts {
     char note[256]; /* first thing worth a warning, with its path; "" when there is none */
 };
 
-/* Lists the source. Returned owned: source_close. Errors: -ENOENT, -EACCES, -ENOTDIR, -ENODATA (no sample at all), -ENOMEM, -EINVAL, with a
- * sentence that names the path. Blocks. */
+/* Lists the source. Returned owned: source_close. Errors: -ENOENT, -EACCES, -ENOTDIR, -ENODATA (no
+ * sample at all), -ENOMEM, -EINVAL, with a sentence that names the path. Blocks. */
 int source_open(const struct source_spec *spec, struct source **ret_source, struct err *reterr);
 void source_close(struct source *source); /* accepts NULL */
 
 const struct source_counts *source_counts(const struct source *source);
 
-/* 128-bit hash of the manifest: kind, keys in order, sizes (docs/order.md). Never a path above the root, never a time. */
+/* 128-bit hash of the manifest: kind, keys in order, sizes (docs/order.md). Never a path above the
+ * root, never a time. */
 void source_id(const struct source *source, uint64_t *ret_high, uint64_t *ret_low);
 
 /* Sample `id` < samples. */
 void source_sample(const struct source *source, uint64_t id, struct source_sample *ret_sample);
 
-/* Names of the parts that the source's samples can have, for "without preset and fields every part comes raw under its own name". Returns
- * how many, at most `max`; names are borrowed. */
+/* Names of the parts that the source's samples can have, for "without preset and fields every part
+ * comes raw under its own name". Returns how many, at most `max`; names are borrowed. */
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max);
 
 /* One kind of source: a row of source_table. */

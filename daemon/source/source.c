@@ -1,0 +1,60 @@
+/* What all sources have in common: the choice of the kind, and access by its table. */
+#include "source/source.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+static void kinds_into(char *text, size_t room)
+{
+    text[0] = 0;
+    for (const struct source_ops *const *row = source_table; *row; row++) {
+        size_t used = strlen(text), more = strlen((*row)->kind);
+        if (used + more + 2 > room)
+            return;
+        if (used > 0)
+            text[used++] = ' ';
+        memcpy(text + used, (*row)->kind, more + 1);
+    }
+}
+
+int source_open(const struct source_spec *spec, struct source **ret_source, struct err *reterr)
+{
+    *ret_source = NULL;
+    for (const struct source_ops *const *row = source_table; *row; row++)
+        if (strncmp(spec->kind, (*row)->kind, sizeof spec->kind) == 0)
+            return (*row)->open(spec, ret_source, reterr);
+    char kinds[128];
+    kinds_into(kinds, sizeof kinds);
+    return err_set(reterr, -EINVAL, "there is no source of the kind '%.*s'; there are: %s",
+                   (int)sizeof spec->kind, spec->kind, kinds);
+}
+
+void source_close(struct source *source)
+{
+    if (source)
+        source->ops->close(source);
+}
+
+const struct source_counts *source_counts(const struct source *source)
+{
+    return &source->counts;
+}
+
+void source_id(const struct source *source, uint64_t *ret_high, uint64_t *ret_low)
+{
+    *ret_high = source->id_high;
+    *ret_low = source->id_low;
+}
+
+void source_sample(const struct source *source, uint64_t id, struct source_sample *ret_sample)
+{
+    ASSERT(id < source->counts.samples);
+    source->ops->sample(source, id, ret_sample);
+}
+
+uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)
+{
+    return source->ops->part_names(source, names, max);
+}
