@@ -171,6 +171,25 @@ void pipeline_core_row_done(struct pipeline_core *core, uint32_t number, struct 
         pipeline_core_touch(core, number);
 }
 
+/* Nothing more is made of the stream: what is in flight becomes an orphan, what only waits is dropped. */
+static void stream_cancel(struct pipeline_core *core, uint32_t number)
+{
+    struct core_stream *stream = core->streams[number];
+    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++) {
+        struct core_op *op = &core->ops[i];
+        if (op->kind == CORE_OP_FREE || op->stream != number)
+            continue;
+        struct core_row *row = &stream->slots[op->slot].row[op->row];
+        op->orphan = true;
+        op->blob_offset = row->blob_offset;
+        op->blob_bytes = row->blob_bytes;
+        row->blob_bytes = 0; /* the operation owns it now */
+    }
+    for (uint32_t i = 0; i < stream->params.slot_count; i++)
+        for (uint32_t r = 0; stream->slots[i].state == SLOT_FILLING && r < stream->slots[i].rows; r++)
+            pipeline_core_blob_drop(core, &stream->slots[i].row[r]);
+}
+
 void pipeline_core_end(struct pipeline_core *core, uint32_t number, int code,
                        enum spdl_class class_number)
 {
@@ -180,6 +199,7 @@ void pipeline_core_end(struct pipeline_core *core, uint32_t number, int code,
     stream->ended = true;
     stream->end_code = code;
     stream->end_class = class_number;
+    stream_cancel(core, number);
     pipeline_core_touch(core, number);
 }
 
@@ -255,29 +275,15 @@ static int feed_release(struct pipeline_core *core, const struct pipeline_event 
     return -EPROTO;
 }
 
-/* The rank is done with it: what is in flight becomes an orphan, what only waits is dropped. */
+/* The rank wants no more of it, or is dead. */
 static void stream_close(struct pipeline_core *core, uint32_t number)
 {
     struct core_stream *stream = core->streams[number];
     if (stream->closing)
         return;
+    pipeline_core_end(core, number, 0, SPDL_CLASS_OK);
     stream->closing = true;
-    stream->ended = true;
     stream->end_sent = true;
-    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++) {
-        struct core_op *op = &core->ops[i];
-        if (op->kind == CORE_OP_FREE || op->stream != number)
-            continue;
-        struct core_row *row = &stream->slots[op->slot].row[op->row];
-        op->orphan = true;
-        op->blob_offset = row->blob_offset;
-        op->blob_bytes = row->blob_bytes;
-        row->blob_bytes = 0; /* the operation owns it now */
-    }
-    for (uint32_t i = 0; i < stream->params.slot_count; i++)
-        for (uint32_t r = 0; r < stream->slots[i].rows && stream->slots[i].state == SLOT_FILLING;
-             r++)
-            pipeline_core_blob_drop(core, &stream->slots[i].row[r]);
     pipeline_core_touch(core, number);
 }
 

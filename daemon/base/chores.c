@@ -1,0 +1,131 @@
+/* A thread for work that may block: see chores.h. */
+#include "base/chores.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { THREADS_MAX = 8 };
+
+struct list {
+    struct chore *first, **end;
+};
+
+struct chores {
+    pthread_mutex_t lock; /* guards waiting, finished, stopped; leaf rank */
+    pthread_cond_t more;
+    struct list waiting, finished;
+    bool stopped;
+    int event_fd;
+    int thread_count;
+    pthread_t threads[THREADS_MAX];
+};
+
+static void put(struct list *list, struct chore *chore)
+{
+    chore->next = NULL;
+    *list->end = chore;
+    list->end = &chore->next;
+}
+
+static struct chore *take(struct list *list)
+{
+    struct chore *chore = list->first;
+    if (chore) {
+        list->first = chore->next;
+        if (!list->first)
+            list->end = &list->first;
+    }
+    return chore;
+}
+
+static void *run(void *argument)
+{
+    struct chores *chores = argument;
+    pthread_mutex_lock(&chores->lock);
+    while (!chores->stopped) {
+        struct chore *chore = take(&chores->waiting);
+        if (!chore) {
+            pthread_cond_wait(&chores->more, &chores->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&chores->lock);
+        chore->work(chore);
+        pthread_mutex_lock(&chores->lock);
+        put(&chores->finished, chore);
+        uint64_t one = 1;
+        ssize_t ignored = write(chores->event_fd, &one, sizeof one); /* full: readable already */
+        (void)ignored;
+    }
+    pthread_mutex_unlock(&chores->lock);
+    return NULL;
+}
+
+struct chores *chores_create(int threads)
+{
+    struct chores *chores = calloc(1, sizeof *chores);
+    if (!chores)
+        return NULL;
+    pthread_mutex_init(&chores->lock, NULL);
+    pthread_cond_init(&chores->more, NULL);
+    chores->waiting.end = &chores->waiting.first;
+    chores->finished.end = &chores->finished.first;
+    chores->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    while (chores->event_fd >= 0 && chores->thread_count < threads &&
+           chores->thread_count < THREADS_MAX &&
+           pthread_create(&chores->threads[chores->thread_count], NULL, run, chores) == 0)
+        chores->thread_count++;
+    if (chores->thread_count == 0) {
+        chores_destroy(chores);
+        return NULL;
+    }
+    return chores;
+}
+
+void chores_destroy(struct chores *chores)
+{
+    if (!chores)
+        return;
+    pthread_mutex_lock(&chores->lock);
+    chores->stopped = true;
+    pthread_cond_broadcast(&chores->more);
+    pthread_mutex_unlock(&chores->lock);
+    for (int i = 0; i < chores->thread_count; i++)
+        pthread_join(chores->threads[i], NULL);
+    if (chores->event_fd >= 0)
+        close(chores->event_fd);
+    pthread_cond_destroy(&chores->more);
+    pthread_mutex_destroy(&chores->lock);
+    free(chores);
+}
+
+void chores_add(struct chores *chores, struct chore *chore)
+{
+    pthread_mutex_lock(&chores->lock);
+    put(&chores->waiting, chore);
+    pthread_cond_signal(&chores->more);
+    pthread_mutex_unlock(&chores->lock);
+}
+
+int chores_fd(const struct chores *chores)
+{
+    return chores->event_fd;
+}
+
+void chores_reap(struct chores *chores)
+{
+    uint64_t count;
+    ssize_t ignored = read(chores->event_fd, &count, sizeof count); /* EAGAIN: nothing was done */
+    (void)ignored;
+    for (;;) {
+        pthread_mutex_lock(&chores->lock);
+        struct chore *chore = take(&chores->finished);
+        pthread_mutex_unlock(&chores->lock);
+        if (!chore)
+            return;
+        chore->done(chore);
+    }
+}

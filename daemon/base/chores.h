@@ -1,0 +1,24 @@
+/* A thread for work that may block (listing a folder, reserving memory, unmapping it), so that the
+ * conductor never does. Chores are done one by one in the order given; finished ones are handed
+ * back to the conductor, which calls their `done`. */
+#ifndef SPDLD_BASE_CHORES_H
+#define SPDLD_BASE_CHORES_H
+
+struct chores;
+
+/* Embedded in what the chore is about. Borrowed from chores_add until `done` was called. */
+struct chore {
+    void (*work)(struct chore *chore); /* on the chores thread; may block */
+    void (*done)(struct chore *chore); /* on the conductor, from chores_reap */
+    struct chore *next;
+};
+
+struct chores *chores_create(int threads); /* owned; NULL: no memory or no thread */
+/* Waits for the chore at work, drops the others without calling `done`. */
+void chores_destroy(struct chores *chores);
+
+void chores_add(struct chores *chores, struct chore *chore);
+int chores_fd(const struct chores *chores); /* readable when something is done */
+void chores_reap(struct chores *chores);    /* calls `done` of what is */
+
+#endif
