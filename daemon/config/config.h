@@ -1,4 +1,5 @@
-/* The configuration: one table of settings, datasets, presets; read from YAML with file:line:column in every complaint. Non-logging. */
+/* The configuration: one table of settings, datasets, presets; read from YAML with file:line:column
+ * in every complaint. Non-logging. */
 #ifndef SPDLD_CONFIG_H
 #define SPDLD_CONFIG_H
 
@@ -13,12 +14,19 @@ enum {
     CONFIG_NAME_BYTES = 64,
     CONFIG_PATH_BYTES = 4096,
     CONFIG_SOCKET_BYTES = 108, /* sun_path */
-    CONFIG_COMPLAINTS_MAX = 32
+    CONFIG_COMPLAINTS_MAX = 32,
+    CONFIG_SETTINGS_MAX = 32,
+    CONFIG_FILE_BYTES_MAX = 4 << 20,     /* of a configuration file */
+    CONFIG_DATASET_BYTES_MAX = 64 << 10, /* of a dataset in a message */
+    CONFIG_FILES_MAX = 256               /* in datasets.d */
 };
 
 enum config_engine { CONFIG_ENGINE_AUTO = 1, CONFIG_ENGINE_URING, CONFIG_ENGINE_POOL };
-enum config_shm { CONFIG_SHM_MEMFD = 1, CONFIG_SHM_POSIX };           /* numbers of enum spdl_shm_kind */
-enum config_shuffle { CONFIG_SHUFFLE_NONE = 1, CONFIG_SHUFFLE_GLOBAL }; /* numbers of enum plan_shuffle */
+enum config_shm { CONFIG_SHM_MEMFD = 1, CONFIG_SHM_POSIX }; /* numbers of enum spdl_shm_kind */
+enum config_shuffle {
+    CONFIG_SHUFFLE_NONE = 1,
+    CONFIG_SHUFFLE_GLOBAL
+}; /* numbers of enum plan_shuffle */
 enum config_last { CONFIG_LAST_DROP = 1, CONFIG_LAST_PAD, CONFIG_LAST_PARTIAL };
 enum config_policy { CONFIG_POLICY_MASK = 1, CONFIG_POLICY_FAIL };
 
@@ -31,13 +39,21 @@ struct config_source {
 struct config_dataset {
     char name[CONFIG_NAME_BYTES];
     struct config_source source;
-    uint32_t field_count; /* 0: every part comes raw under its own name */
+    uint32_t field_count;                /* 0: every part comes raw under its own name */
     struct field_spec fields[FIELD_MAX]; /* after field_finish */
     uint32_t shuffle, last, policy;
     uint64_t seed;
 };
 
-/* Settings of the daemon. Each is a row of config_settings (config_settings.c), which also gives help, limits and the sample file. */
+/* Where a setting's value is from. */
+enum config_origin_kind { CONFIG_ORIGIN_DEFAULT = 0, CONFIG_ORIGIN_FILE, CONFIG_ORIGIN_SET };
+struct config_origin {
+    uint32_t kind;         /* enum config_origin_kind */
+    uint32_t line, column; /* in the file */
+};
+
+/* Settings of the daemon. Each is a row of config_settings (config_settings.c), which also gives
+ * help, limits and the sample file. */
 struct config {
     char socket[CONFIG_SOCKET_BYTES];
     uint32_t socket_mode;
@@ -50,7 +66,9 @@ struct config {
     uint32_t shm;            /* enum config_shm */
     uint64_t max_sample_bytes;
     uint64_t max_pixels;
-    char fetch_faulty[128]; /* tests only; not in the sample file */
+    char fetch_faulty[128];                            /* tests only; not in the sample file */
+    char file[CONFIG_PATH_BYTES];                      /* that settings were read from; "": none */
+    struct config_origin origins[CONFIG_SETTINGS_MAX]; /* by row of config_settings */
     uint32_t dataset_count;
     struct config_dataset *datasets; /* owned by the config */
 };
@@ -61,25 +79,32 @@ struct config_complaints {
     char lines[CONFIG_COMPLAINTS_MAX][512];
 };
 
-/* Reads `file` (NULL: /etc/spdld/spdld.yaml and /etc/spdld/datasets.d/ *.yaml where they exist, else only defaults), then `KEY=VALUE` settings
- * ("threads.decode=2"). Returned owned: config_destroy. 0; -EINVAL with complaints; -ENOENT or -EACCES for a named file. */
-int config_load(const char *file, const char *const *sets, uint32_t set_count, struct config **ret_config,
-                struct config_complaints *ret_complaints);
+/* Reads `file` (NULL: /etc/spdld/spdld.yaml and /etc/spdld/datasets.d/ *.yaml where they exist,
+ * else only defaults), then `KEY=VALUE` settings
+ * ("threads.decode=2"). Returned owned: config_destroy. 0; -EINVAL with complaints; -ENOENT or
+ * -EACCES for a named file. */
+int config_load(const char *file, const char *const *sets, uint32_t set_count,
+                struct config **ret_config, struct config_complaints *ret_complaints);
 void config_destroy(struct config *config);
 
-/* Reads one dataset written as YAML (the value of a name under `datasets:`), as it travels in an Open message. `where` stands for the file's name. */
-int config_dataset_read(const char *yaml, size_t bytes, const char *where, const struct config *config,
-                        struct config_dataset *ret_dataset, struct config_complaints *ret_complaints);
+/* Reads one dataset written as YAML (the value of a name under `datasets:`), as it travels in an
+ * Open message. `where` stands for the file's name. */
+int config_dataset_read(const char *yaml, size_t bytes, const char *where,
+                        const struct config *config, struct config_dataset *ret_dataset,
+                        struct config_complaints *ret_complaints);
 
-/* "policy[,max_rate=x][,max_consecutive=n]" of --on-error. -EINVAL with a sentence; substitute is refused by name in this version. */
+/* "policy[,max_rate=x][,max_consecutive=n]" of --on-error. -EINVAL with a sentence; substitute is
+ * refused by name in this version. */
 int config_policy_read(const char *text, uint32_t *ret_policy, struct err *reterr);
 
-const struct config_dataset *config_dataset_find(const struct config *config, const char *name); /* NULL: none */
+const struct config_dataset *config_dataset_find(const struct config *config,
+                                                 const char *name); /* NULL: none */
 /* The nearest dataset name to a wrong one, "" when nothing is near. */
 const char *config_dataset_nearest(const struct config *config, const char *name);
 
-/* Text that callers free: the settings in force as YAML with where each differs from its default; the sample file with every default as a
- * comment; the differences between two configurations, one a line, "" when equal. NULL: no memory. */
+/* Text that callers free: the settings in force as YAML with where each differs from its default;
+ * the sample file with every default as a comment; the differences between two configurations, one
+ * a line, "" when equal. NULL: no memory. */
 char *config_print(const struct config *config, int only_differences);
 char *config_print_defaults(void);
 char *config_diff(const struct config *mine, const struct config *other);
