@@ -19,6 +19,7 @@ import time
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/lib"))
+import harness  # noqa: E402
 import photos as photo_maker  # noqa: E402
 
 PHOTOS, WORLD, EPOCHS, SEED, KILLED_RUN_S = 640, 2, 2, 2024, 4.0
@@ -76,8 +77,7 @@ class Demo:
         return [json.loads(line) for line in r.stdout.splitlines() if line.startswith("{")]
 
     def workers(self):
-        r = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.daemon.pid)], capture_output=True, text=True)
-        return [int(word) for word in r.stdout.split()]
+        return harness.children_of(self.daemon.pid)
 
 
 class Rank:
