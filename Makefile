@@ -2,11 +2,15 @@
 #   CC=gcc|clang      compiler (gcc)
 #   SAN=address,undefined | thread     sanitizers; the result goes to a folder of its own
 #   BUILD=folder      where it all goes (build)
+#   V=1               shows whole commands
 SHELL := /bin/sh
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
 VERSION := 0.1.0
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@echo '  $(1)  $(patsubst $(CURDIR)/%,%,$@)')
 ifeq ($(origin CC),default)
 CC := gcc
 endif
@@ -66,25 +70,34 @@ EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client
 all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES)
 
 $(BUILD)/spdld: $(OBJ)/daemon/main.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
-	$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(MALLOC)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(MALLOC)
 $(BUILD)/spdld-worker: $(OBJ)/daemon/main_worker.o $(WORK_OBJ) $(SHM_OBJ)
-	$(CC) $(LDFLAGS) -o $@ $^ $(WORK_LIBS) $(MALLOC)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(WORK_LIBS) $(MALLOC)
 $(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
-	$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
 $(BUILD)/spdlctl: $(CTL_OBJ) $(BUILD)/libspdl-client.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(CTL_LIBS) $(CLIENT_LIBS)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(CTL_LIBS) $(CLIENT_LIBS)
 $(BUILD)/libspdl-client.a: $(CLIENT_OBJ)
-	rm -f $@ && ar rcs $@ $^
+	$(call say,AR  )
+	$(Q)rm -f $@ && ar rcs $@ $^
 $(BUILD)/libspdl-client.so.0: $(CLIENT_OBJ) client/libspdl-client.map
-	$(CC) $(LDFLAGS) -shared -Wl,-soname,libspdl-client.so.0 -Wl,--version-script=client/libspdl-client.map -o $@ $(CLIENT_OBJ) $(CLIENT_LIBS)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,-soname,libspdl-client.so.0 -Wl,--version-script=client/libspdl-client.map -o $@ $(CLIENT_OBJ) $(CLIENT_LIBS)
 $(BUILD)/libspdl-client.so: $(BUILD)/libspdl-client.so.0
-	ln -sf libspdl-client.so.0 $@
+	$(call say,LINK)
+	$(Q)ln -sf libspdl-client.so.0 $@
 $(BUILD)/examples/%: client/examples/%.c $(BUILD)/libspdl-client.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
 $(BUILD)/examples/%: client/examples/%.cc $(BUILD)/libspdl-client.a
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) -std=c++17 -O2 -g -Wall -Wextra -Werror $(if $(SAN),-fsanitize=$(SAN)) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
+	$(call say,CXX )
+	$(Q)$(CXX) $(CPPFLAGS) -std=c++17 -O2 -g -Wall -Wextra -Werror $(if $(SAN),-fsanitize=$(SAN)) -pthread $(LDFLAGS) -o $@ $^ $(CLIENT_LIBS)
 
 # What must be there before anything is compiled; a missing one is named with its Debian package.
 $(BUILD)/have-deps: scripts/install-deps Makefile
@@ -102,14 +115,17 @@ $(BUILD)/have-deps: scripts/install-deps Makefile
 
 $(GEN)/proto/spdl_control.pb-c.c: proto/spdl_control.proto | $(BUILD)/have-deps
 	@mkdir -p $(@D)
-	protoc-c --c_out=$(GEN) $<
+	$(call say,GEN )
+	$(Q)protoc-c --c_out=$(GEN) $<
 $(GEN)/proto/spdl_control.pb-c.h: $(GEN)/proto/spdl_control.pb-c.c ;
 $(OBJ)/gen/%.o: $(GEN)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -Wall -Werror -MMD -MP -c -o $@ $<
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -Wall -Werror -MMD -MP -c -o $@ $<
 $(OBJ)/%.o: %.c | $(GEN)/proto/spdl_control.pb-c.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) -MMD -MP -c -o $@ $<
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARN) -MMD -MP -c -o $@ $<
 
 # Tests: tests/unit/ROOM/test_*.c and tests/pipeline/test_*.c link every room (not the mains) and cmocka.
 UNIT_SOURCES := $(wildcard tests/unit/*/test_*.c tests/pipeline/test_*.c)
@@ -117,7 +133,8 @@ UNIT_TESTS := $(patsubst tests/%.c,$(BUILD)/tests/%,$(UNIT_SOURCES))
 TEST_LIB_OBJ := $(call objects,$(wildcard tests/lib/*.c))
 $(BUILD)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(BOTH_OBJ) $(sort $(CLIENT_OBJ))
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
 .PRECIOUS: $(OBJ)/%.o
 .PHONY: unit-tests pure-tests
 unit-tests: $(UNIT_TESTS)
@@ -127,7 +144,8 @@ pure-tests: $(PURE_TESTS)
 
 # The bare loop that the benchmarks and the demo compare with; the kind of CPU decides what it may use.
 $(BUILD)/bare_decode: tests/bench/bare_decode.c | $(BUILD)/have-deps
-	$(CC) -O3 -march=native $< -o $@ -ljpeg -lm -lpthread
+	$(call say,CC  )
+	$(Q)$(CC) -O3 -march=native $< -o $@ -ljpeg -lm -lpthread
 
 .PHONY: demo check check-slow bench lint format
 demo: all
