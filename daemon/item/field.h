@@ -1,5 +1,6 @@
-/* What a field is made from and how: the decoder, the operations in order, and the form of the result. Plain data without pointers: the
- * configuration fills it, the plan id hashes it, and the worker gets it as it stands. */
+/* What a field is made from and how: the decoder, the operations in order, and the form of the
+ * result. Plain data without pointers: the configuration fills it, the plan id hashes it, and the
+ * worker gets it as it stands. */
 #ifndef SPDLD_ITEM_FIELD_H
 #define SPDLD_ITEM_FIELD_H
 
@@ -18,7 +19,8 @@ enum {
     FIELD_CHANNELS_MAX = 4
 };
 
-enum field_dtype { /* numbers of enum spdl_shm_dtype */
+/* Numbers of enum spdl_shm_dtype. */
+enum field_dtype {
     FIELD_DTYPE_UINT8 = 1,
     FIELD_DTYPE_INT64 = 2,
     FIELD_DTYPE_FLOAT32 = 3,
@@ -38,7 +40,8 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
-/* One operation. Its number in the field's list is its `operation` in the key of its random draws. */
+/* One operation. Its number in the field's list is its `operation` in the key of its random draws.
+ */
 struct op_spec {
     uint32_t kind;   /* enum op_kind */
     uint32_t filter; /* enum field_filter; 0 where the operation has none */
@@ -52,13 +55,14 @@ struct op_spec {
 struct field_spec {
     char name[FIELD_NAME_BYTES];
     char decoder[FIELD_PART_BYTES]; /* as in the configuration: image class raw … */
-    char from[FIELD_FROM_MAX][FIELD_PART_BYTES]; /* part names, the first that a sample has is taken */
+    /* Part names; the first that a sample has is taken. */
+    char from[FIELD_FROM_MAX][FIELD_PART_BYTES];
     uint32_t from_count;
     uint32_t dtype;  /* enum field_dtype */
     uint32_t layout; /* enum field_layout; 0 where there is none */
     uint32_t channels;
-    uint32_t normalize;           /* 1: (value / 255 - mean) / std */
-    uint32_t ignore_orientation;  /* 1: EXIF orientation is not applied */
+    uint32_t normalize;          /* 1: (value / 255 - mean) / std */
+    uint32_t ignore_orientation; /* 1: EXIF orientation is not applied */
     double mean[FIELD_CHANNELS_MAX];
     double std[FIELD_CHANNELS_MAX];
     uint64_t bytes;      /* raw: size of every row */
@@ -73,12 +77,14 @@ struct field_spec {
     uint64_t row_bytes;
 };
 
-/* Checks that the parts of the field go together (dtype, layout, operations, a size that is the same for every sample) and works out dims and
- * row_bytes. Returns 0 or -EINVAL with a sentence that names the field and what to change. Pure. */
+/* Checks that the parts of the field go together (dtype, layout, operations, a size that is the
+ * same for every sample) and works out dims and row_bytes. Returns 0 or -EINVAL with a sentence
+ * that names the field and what to change. Pure. */
 int field_finish(struct field_spec *field, struct err *reterr);
 
-/* Writes the canonical text of all that can change a sample's bytes, for the plan id: not the name of a file, not a default that was left
- * out. Doubles are written as their 16 hexadecimal digits. Returns the text's length, or -ENOSPC. Format: docs/order.md. Pure. */
+/* Writes the canonical text of all that can change a sample's bytes, for the plan id: not the name
+ * of a file, not a default that was left out. Doubles are written as their 16 hexadecimal digits.
+ * Returns the text's length, or -ENOSPC. Format: docs/order.md. Pure. */
 int field_canonical(const struct field_spec *field, char *text, size_t capacity);
 
 /* Names, as in the configuration; NULL for a number outside the enumeration. Static storage. */

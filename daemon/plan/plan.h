@@ -1,4 +1,5 @@
-/* Order, slices, states and ids. Everything here is a pure function; docs/order.md says the same in words, with test vectors. */
+/* Order, slices, states and ids. Everything here is a pure function; docs/order.md says the same in
+ * words, with test vectors. */
 #ifndef SPDLD_PLAN_H
 #define SPDLD_PLAN_H
 
@@ -9,14 +10,18 @@
 #include "item/field.h"
 
 enum {
-    PLAN_ORDER_VERSION = 1,  /* of the permutation; part of the plan id */
-    PLAN_STATE_FORMAT = 1,   /* of a state's text */
-    PLAN_DECODE_VERSION = 1, /* of the decoding policy; part of the state */
+    PLAN_ORDER_VERSION = 1,      /* of the permutation; part of the plan id */
+    PLAN_STATE_FORMAT = 1,       /* of a state's text */
+    PLAN_DECODE_VERSION = 1,     /* of the decoding policy; part of the state */
     PLAN_STATE_TEXT_BYTES = 256, /* a state as text, with its final 0 */
     PLAN_ID_TEXT_BYTES = 33      /* 128 bits as 32 hexadecimal digits, with the final 0 */
 };
 
-enum plan_shuffle { PLAN_SHUFFLE_NONE = 1, PLAN_SHUFFLE_GLOBAL = 2, PLAN_SHUFFLE_BLOCK = 3 /* reserved */ };
+enum plan_shuffle {
+    PLAN_SHUFFLE_NONE = 1,
+    PLAN_SHUFFLE_GLOBAL = 2,
+    PLAN_SHUFFLE_BLOCK = 3 /* reserved */
+};
 enum plan_last { PLAN_LAST_DROP = 1, PLAN_LAST_PAD = 2, PLAN_LAST_PARTIAL = 3 };
 
 struct plan_id {
@@ -27,8 +32,10 @@ struct plan_id {
 const char *plan_shuffle_name(uint32_t shuffle);
 const char *plan_last_name(uint32_t last);
 
-/* The order of an epoch: position -> sample, a bijection on [0, samples). samples >= 1, position < samples. O(1), no memory. */
-uint64_t plan_order(uint32_t shuffle, uint64_t seed, uint32_t epoch, uint64_t samples, uint64_t position);
+/* The order of an epoch: position -> sample, a bijection on [0, samples). samples from 1 to 2^63,
+ * position < samples; none or global. O(1), no memory. */
+uint64_t plan_order(uint32_t shuffle, uint64_t seed, uint32_t epoch, uint64_t samples,
+                    uint64_t position);
 
 /* The same with its keys worked out once per epoch, for loops. */
 struct plan_permutation {
@@ -36,13 +43,17 @@ struct plan_permutation {
     uint64_t keys[8];
     uint32_t shuffle;
 };
-void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffle, uint64_t seed, uint32_t epoch,
-                           uint64_t samples);
+void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffle, uint64_t seed,
+                           uint32_t epoch, uint64_t samples);
 uint64_t plan_permutation_at(const struct plan_permutation *permutation, uint64_t position);
 
-/* The plan id: canonical text "spdl-plan 1\n…" over dataset id, order version, shuffle, last and fields. Not seed, batch or world size. */
-int plan_id_make(struct plan_id dataset_id, uint32_t shuffle, uint32_t last, const struct field_spec *fields,
-                 uint32_t field_count, struct plan_id *ret_id, struct err *reterr);
+/* The plan id: canonical text "spdl-plan 1\n…" over dataset id, order version, shuffle, last and
+ * fields after field_finish. Not seed, batch or world size. -EINVAL: what this version does not
+ * have, such as shuffle: block; -ENOMEM. Allocates, and gives it back. */
+/* exception: sizes: what an id is made of, each once, and where it goes. */
+int plan_id_make(struct plan_id dataset_id, uint32_t shuffle, uint32_t last,
+                 const struct field_spec *fields, uint32_t field_count, struct plan_id *ret_id,
+                 struct err *reterr);
 void plan_id_text(struct plan_id id, char text[PLAN_ID_TEXT_BYTES]);
 
 /* A place in a job: what a trainer saves. */
@@ -57,12 +68,16 @@ struct plan_state {
     uint64_t batch;    /* G it was saved with */
 };
 
-/* Text of a state: "spdl1." and base64url without padding of the little-endian fields and a checksum. Under PLAN_STATE_TEXT_BYTES. */
+/* Text of a state: "spdl1." and base64url without padding of the little-endian fields and a
+ * checksum. Under PLAN_STATE_TEXT_BYTES. */
 void plan_state_encode(const struct plan_state *state, char text[PLAN_STATE_TEXT_BYTES]);
-/* Returns 0; -EINVAL: not a state, or damaged; -ENOTSUP: a later format. The sentence says which. */
-int plan_state_decode(const char *text, size_t bytes, struct plan_state *ret_state, struct err *reterr);
+/* Returns 0; -EINVAL: not a state, or damaged; -ENOTSUP: a later format. The sentence says which.
+ * ret_state is touched on success alone. */
+int plan_state_decode(const char *text, size_t bytes, struct plan_state *ret_state,
+                      struct err *reterr);
 
-/* A stream's batches: rank `rank` of `world` from a starting place on, without end, epoch after epoch. */
+/* A stream's batches: rank `rank` of `world` from a starting place on, without end, epoch after
+ * epoch. */
 struct plan_schedule {
     uint64_t samples; /* N */
     uint64_t batch;   /* G */
@@ -77,8 +92,9 @@ struct plan_schedule {
 struct plan_batch {
     uint32_t epoch;
     uint64_t step;
-    uint64_t position; /* of the global batch */
-    uint64_t first_position; /* of the rank's first row; row i is first_position + i, >= samples only with pad */
+    uint64_t position;       /* of the global batch */
+    uint64_t first_position; /* of the rank's first row; row i is first_position + i, >= samples
+                                only with pad */
     uint32_t rows;           /* of the rank; 0 … G/W */
     uint32_t next_epoch;     /* the place behind it: an epoch's end is (epoch + 1, 0, 0) */
     uint64_t next_position;
@@ -88,11 +104,13 @@ struct plan_batch {
 /* Steps of a whole epoch of `samples` in batches of `batch`. */
 uint64_t plan_steps(uint64_t samples, uint64_t batch, uint32_t last);
 
-/* Checks a schedule: N >= 1, G >= 1, W divides G, rank < W, an epoch has at least one step, the place is in the epoch.
- * Returns 0 or -EINVAL; the sentence has both numbers of whatever does not fit. */
+/* Checks a schedule, which may come from a rank: N and G from 1 to 2^62, W divides G, rank < W, an
+ * epoch has at least one step, the place is in the epoch (step <= position <= N), the epoch has one
+ * behind it. Returns 0 or -EINVAL; the sentence has both numbers of what does not fit. */
 int plan_schedule_check(const struct plan_schedule *schedule, struct err *reterr);
 
-/* Batch k of the stream, k = 0, 1, …; O(1) for any k. The epoch number wraps never: at 2^32 - 1 epochs it stays an error of the caller. */
+/* Batch k of the stream, k = 0, 1, … up to 2^63; O(1) for any k. For a schedule that was checked.
+ * The epoch's number never wraps: it stays at 2^32 - 1. */
 void plan_batch_at(const struct plan_schedule *schedule, uint64_t k, struct plan_batch *ret_batch);
 
 #endif

@@ -45,6 +45,7 @@ static int id_write(const char *head, const struct field_spec *fields, uint32_t 
     return (int)used;
 }
 
+/* exception: sizes: what an id is made of, each once, and where it goes. */
 int plan_id_make(struct plan_id dataset_id, uint32_t shuffle, uint32_t last,
                  const struct field_spec *fields, uint32_t field_count, struct plan_id *ret_id,
                  struct err *reterr)
