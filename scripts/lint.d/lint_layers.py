@@ -23,7 +23,8 @@ MAY_INCLUDE = {
     "decode": ("base", "item"),
     "transform": ("base", "item"),
     "sink": ("base", "item", "shm", "gpu"),
-    "pipeline": ("base", "item", "config", *(f"{room}/{room}.h" for room in PLUGIN_ROOMS)),
+    # shm: the segments that it makes and the rings that it shares with the worker
+    "pipeline": ("base", "item", "config", "shm", *(f"{room}/{room}.h" for room in PLUGIN_ROOMS)),
     "worker": ("base", "item", "shm", "unpack", "decode", "transform", "sink"),
     "control": ("base", "config", "pipeline", "proto", "shm"),
     "metrics": ("base",),

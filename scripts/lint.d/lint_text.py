@@ -5,9 +5,9 @@ import re
 from lint_files import BINARY, COPIED, all_files, c_files, code_of, excepted, lines_of
 
 FILE_WARN, FILE_MAX, HEADER_MAX, FUNCTION_MAX, PARAMETERS_MAX, LEVELS_MAX = 500, 800, 250, 70, 6, 4
-FORBIDDEN = ("sprintf vsprintf strcpy strcat strncpy strncat stpcpy gets alloca strtok rand srand system popen atoi atol "
+FORBIDDEN = ("sprintf vsprintf strcpy strcat stpcpy gets alloca strtok rand srand system popen atoi atol "
              "atoll tmpnam mktemp setjmp").split()
-SETJMP_PLACE = re.compile(r"daemon/decode/decode_\w+\.c")  # codecs' error exits
+SETJMP_PLACE = re.compile(r"(daemon/decode/decode_|tests/)[\w/]+\.c")  # codecs' error exits
 # Written so that this file does not hold the words itself.
 WORDS = ["/" + "work/", "TO" + "DO", "FIX" + "ME", "XX" + "X:", "/home/" + "user"]
 
