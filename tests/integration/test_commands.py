@@ -99,7 +99,7 @@ def test_ctl_without_daemon_and_wrong_usage(work):
     for words in (["status"], ["pull", "p", "--batch", 4], ["why"]):
         r = work.ctl(*words, code=3)
         check(work.socket in r.err and r.err.count("\n") <= 4, f"no helpful sentence: {r.err!r}")
-    for words in ([], ["nonsense"], ["pull"], ["pull", "p"], ["pull", "p", "--batch"], ["pull", "p", "--batch", "x"],
+    for words in ([], ["nonsense"], ["pull"], ["pull", "p", "--batch"], ["pull", "p", "--batch", "x"],
                   ["pull", "p", "--batch", 4, "--nonsense"], ["bench"], ["status", "surplus"]):
         r = work.ctl(*words, code=2)
         check(r.err.strip(), f"{words}: no sentence")
