@@ -1,0 +1,19 @@
+/* Questions to the daemon, as the verbs ask them: one message, one answer, errors said. */
+#ifndef SPDL_CTL_QUERY_H
+#define SPDL_CTL_QUERY_H
+
+#include "client/client_query.h"
+#include "client/ctl/ctl_args.h"
+
+/* Asks and checks that the answer is of the wanted kind. 0 with *ret_reply owned
+ * (spdl__v1__to_client__free_unpacked), else an exit code after a sentence. */
+int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
+              Spdl__V1__ToClient__BodyCase wanted, Spdl__V1__ToClient **ret_reply);
+
+/* Connects and asks for the status. As above. */
+int ctl_query_status(const struct ctl_options *options, Spdl__V1__ToClient **ret_reply);
+
+/* Writes the text to standard output and frees it; 0 or CTL_EXIT_FAILED. */
+int ctl_print(struct ctl_text *text);
+
+#endif
