@@ -2,7 +2,7 @@
 """The main job on real photographs, as a person would see it: two ranks, two epochs, kill -9 of the daemon, of its worker and of a rank in
 the middle, the proof by hashes that nothing was lost or repeated, the speed beside a bare decoding loop, and a contact sheet.
 
-usage: demo.py [--build DIR]      DATA=folder takes your own pictures (ten are enough)
+usage: demo.py [--build DIR] [--out DIR]      DATA=folder takes your own pictures (ten are enough)
 """
 import argparse
 import json
@@ -298,8 +298,9 @@ def show(demo, out):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--build", default="build")
-    build = (ROOT / parser.parse_args().build).resolve()
-    out = ROOT / "build" / "demo"
+    parser.add_argument("--out", default=str(ROOT / "build" / "demo"))
+    args = parser.parse_args()
+    build, out = (ROOT / args.build).resolve(), pathlib.Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="spdl-demo-") as work:
         demo = None
