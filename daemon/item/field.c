@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 enum { FIELD_SIDE_MAX = 16384 }; /* of a row's picture, pixels */
 
 static const uint64_t field_row_bytes_max = UINT64_C(1) << 30;
@@ -369,6 +371,7 @@ static int field_size_row(struct field_spec *field, struct err *reterr)
 {
     uint64_t bytes = field_dtype_bytes(field->dtype);
     for (uint32_t i = 0; i < field->dim_count; i++) {
+        ASSERT(bytes >= 1); /* dtype and dims were checked */
         if (field->dims[i] > field_row_bytes_max / bytes)
             return err_set(reterr, -EINVAL,
                            "field '%s': a row would take more than the limit of %" PRIu64

@@ -106,8 +106,8 @@ static void test_no_state_at_all(void **state)
 {
     (void)state;
     static const char *const texts[] = {
-        "",        "hello",   "spdl",          "spdl.AAAA", "spdl01.AA", "spdlx.AAA",
-        "SPDL1.A", " spdl1.", "spdl1234567.A", "spdl1",     "spdl0.AAA", "spdl1-AAA"};
+        "",        "hello",         "spdl",   "spdl.AAAA", "spdl01.AA", "spdlx.AAA", "SPDL1.A",
+        " spdl1.", "spdl1234567.A", "spdl99", "spdl1",     "spdl0.AAA", "spdl1-AAA"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         check_refused(texts[i], strlen(texts[i]), -EINVAL, "not a state");
 }
