@@ -214,8 +214,8 @@ static int field_check_ops(const struct field_spec *field, uint64_t *ret_height,
             return rc;
         if (op_is_flip(op->kind))
             continue;
-        height = op->width == 0 ? 0 : (uint64_t)op->height;
-        width = (uint64_t)op->width;
+        height = (uint64_t)op->height;
+        width = (uint64_t)op->width; /* 0: it differs from picture to picture */
     }
     if (width == 0)
         return err_set(reterr, -EINVAL,
