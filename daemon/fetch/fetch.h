@@ -1,5 +1,5 @@
-/* Fetch: byte ranges into memory, by io_uring or by a pool of threads, with equal results. submit and reap are the conductor's and never
- * block; the work is done by threads of the engine. */
+/* Fetch: byte ranges into memory, by io_uring or by a pool of threads, with equal results. submit
+ * and reap are the conductor's and never block; the work is done by threads of the engine. */
 #ifndef SPDLD_FETCH_H
 #define SPDLD_FETCH_H
 
@@ -10,11 +10,11 @@
 enum { FETCH_DEPTH_MAX = 1024, FETCH_ENGINE_BYTES = 16 };
 
 struct fetch_request {
-    uint64_t ticket; /* comes back in the result */
-    int root_fd;     /* folder that path is under; nothing outside it is ever opened */
+    uint64_t ticket;  /* comes back in the result */
+    int root_fd;      /* folder that path is under; nothing outside it is ever opened */
     const char *path; /* relative; borrowed until the result */
     uint64_t offset;
-    uint64_t bytes;     /* to read; the whole file when it equals file_bytes */
+    uint64_t bytes;      /* to read; the whole file when it equals file_bytes */
     uint64_t file_bytes; /* size and time the file must have, else class CHANGED */
     int64_t mtime_ns;
     uint8_t *into; /* room for `bytes`; borrowed until the result */
@@ -22,12 +22,13 @@ struct fetch_request {
 
 struct fetch_result {
     uint64_t ticket;
-    uint32_t class_number; /* enum spdl_class: OK EMPTY IO_ERROR CHANGED RESOURCE (no descriptors or memory: try again) */
+    uint32_t class_number; /* enum spdl_class: OK EMPTY IO_ERROR CHANGED RESOURCE (no descriptors or
+                              memory: try again) */
     int code;              /* negative errno behind it, or 0 */
 };
 
 struct fetch_params {
-    uint32_t depth; /* reads in flight; 1 … FETCH_DEPTH_MAX */
+    uint32_t depth;   /* reads in flight; 1 … FETCH_DEPTH_MAX */
     char faulty[128]; /* tests only, "" otherwise: see fetch_faulty.c */
 };
 
@@ -39,12 +40,14 @@ struct fetch_stats {
 
 struct fetch;
 
-/* Opens the engine by name: uring, pool, or auto (uring, else pool; *ret_note then says why in a sentence, "" otherwise).
- * Errors: -ENOTSUP or the kernel's refusal for uring when asked for by name. */
-int fetch_open(const char *engine, const struct fetch_params *params, struct fetch **ret_fetch, char ret_note[256],
-               struct err *reterr);
+/* Opens the engine by name: uring, pool, or auto (uring, else pool; *ret_note then says why in a
+ * sentence, "" otherwise). Errors: -ENOTSUP or the kernel's refusal for uring when asked for by
+ * name. */
+int fetch_open(const char *engine, const struct fetch_params *params, struct fetch **ret_fetch,
+               char ret_note[256], struct err *reterr);
 
-/* Ends its threads. Reads in flight are given up; a hung one leaves its thread to the end of the process and its memory untouched by us. */
+/* Ends its threads. Reads in flight are given up; a hung one leaves its thread to the end of the
+ * process and its memory untouched by us. */
 void fetch_close(struct fetch *fetch);
 
 /* "uring" or "pool". */
@@ -53,7 +56,8 @@ const char *fetch_engine(const struct fetch *fetch);
 /* Readable (eventfd, non-blocking) when results wait. fetch_reap drains it. */
 int fetch_fd(const struct fetch *fetch);
 
-/* Takes the request, or -EAGAIN when `depth` are in flight. Requests given before fetch_kick may wait for it. */
+/* Takes the request, or -EAGAIN when `depth` are in flight. Requests given before fetch_kick may
+ * wait for it. */
 int fetch_submit(struct fetch *fetch, const struct fetch_request *request);
 void fetch_kick(struct fetch *fetch);
 
@@ -73,7 +77,8 @@ struct fetch_ops {
     uint32_t (*reap)(struct fetch *fetch, struct fetch_result *results, uint32_t max);
     void (*stats)(const struct fetch *fetch, struct fetch_stats *ret_stats);
 };
-extern const struct fetch_ops *const fetch_table[]; /* ends with NULL; auto tries them in this order */
+extern const struct fetch_ops
+    *const fetch_table[]; /* ends with NULL; auto tries them in this order */
 
 /* Every engine starts with this. */
 struct fetch {
