@@ -88,7 +88,8 @@ int config_load(const char *file, const char *const *sets, uint32_t set_count,
 void config_destroy(struct config *config);
 
 /* Reads one dataset written as YAML (the value of a name under `datasets:`), as it travels in an
- * Open message. `where` stands for the file's name. */
+ * Open message: bytes from a stranger, at most CONFIG_DATASET_BYTES_MAX. `where` stands for the
+ * file's name; the dataset's own name stays "". 0; -EINVAL with complaints; -ENOMEM. */
 int config_dataset_read(const char *yaml, size_t bytes, const char *where,
                         const struct config *config, struct config_dataset *ret_dataset,
                         struct config_complaints *ret_complaints);

@@ -240,8 +240,10 @@ static int folder_load(struct loader *loader, const char *folder)
     for (int i = 0; i < count; i++) {
         char path[CONFIG_PATH_BYTES];
         int n = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (rc == 0 && n > 0 && (size_t)n < sizeof path)
-            rc = file_load(loader, path, false, true);
+        if (n > 0 && (size_t)n < sizeof path && i < CONFIG_FILES_MAX && rc != -ENOMEM) {
+            int one = file_load(loader, path, false, true);
+            rc = rc == 0 || one == -ENOMEM ? one : rc;
+        }
         free(entries[i]);
     }
     free(entries);

@@ -123,6 +123,12 @@ void config_nearest_try(struct config_nearest *nearest, const char *name)
     }
 }
 
+void config_nearest_take(struct config_nearest *nearest, const char *name)
+{
+    if (nearest->best_distance > 0)
+        *nearest = (struct config_nearest){.word = nearest->word, .best = name, .best_distance = 0};
+}
+
 const char *config_nearest_hint(const struct config_nearest *nearest, char hint[CONFIG_SHOW_BYTES])
 {
     hint[0] = '\0';

@@ -51,6 +51,8 @@ struct config_nearest {
 };
 void config_nearest_init(struct config_nearest *nearest, const char *word);
 void config_nearest_try(struct config_nearest *nearest, const char *name);
+/* Offers a name without looking at the word: the first one so offered wins. */
+void config_nearest_take(struct config_nearest *nearest, const char *name);
 const char *config_nearest_hint(const struct config_nearest *nearest, char hint[CONFIG_SHOW_BYTES]);
 
 /* The node in words for a complaint: 'text' (cut and without control bytes), "a list", "a mapping",

@@ -68,8 +68,4 @@ void config_settings_check(const struct config *config, struct config_complaints
 const char *config_setting_text(const struct config_opt *opt, const struct config *config,
                                 char text[CONFIG_SETTING_TEXT_BYTES]);
 
-/* A string as a YAML scalar, quoted where it needs it. Returns the length without the final 0, cut
- * at capacity. */
-size_t config_quote(const char *string, char *text, size_t capacity);
-
 #endif

@@ -1,0 +1,216 @@
+/* The values of datasets and fields as text, a row each: see config_values.h. */
+#include "config/config_values.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/config_dataset.h"
+#include "config/config_settings.h"
+#include "config/config_text.h"
+#include "config/config_units.h"
+
+void config_values_quote(FILE *out, const char *string)
+{
+    char text[CONFIG_SETTING_TEXT_BYTES];
+    config_text_quote(string, text, sizeof text);
+    fputs(text, out);
+}
+
+static void doubles_print(FILE *out, const double *values, uint32_t count)
+{
+    char text[CONFIG_UNITS_TEXT_BYTES];
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(out, "%s%s", i ? ", " : "[", config_units_double_text(values[i], text));
+    fputs("]", out);
+}
+
+static void word_print(FILE *out, const struct config_choice *choices, uint32_t value)
+{
+    const char *word = config_choice_name(choices, value);
+    fputs(word ? word : "?", out);
+}
+
+static void source_print(FILE *out, const struct config_dataset *dataset)
+{
+    const struct config_source *source = &dataset->source;
+    char bytes[CONFIG_UNITS_TEXT_BYTES];
+    if (strcmp(source->kind, "synthetic") == 0) {
+        fprintf(out, "{synthetic: {samples: %" PRIu64 ", bytes: %s}}", source->samples,
+                config_units_size_text(source->bytes, bytes));
+        return;
+    }
+    fprintf(out, "{%s: ", source->kind);
+    config_values_quote(out, source->path);
+    fputs("}", out);
+}
+
+static void shuffle_print(FILE *out, const struct config_dataset *dataset)
+{
+    word_print(out, config_shuffles, dataset->shuffle);
+}
+
+static void seed_print(FILE *out, const struct config_dataset *dataset)
+{
+    fprintf(out, "%" PRIu64, dataset->seed);
+}
+
+static void policy_print(FILE *out, const struct config_dataset *dataset)
+{
+    word_print(out, config_policies, dataset->policy);
+}
+
+static void last_print(FILE *out, const struct config_dataset *dataset)
+{
+    word_print(out, config_lasts, dataset->last);
+}
+
+const struct config_dataset_row config_dataset_rows[] = {
+    {"source", source_print},   {"order.shuffle", shuffle_print},
+    {"order.seed", seed_print}, {"on_error.policy", policy_print},
+    {"last", last_print},       {NULL, NULL},
+};
+
+static void from_print(FILE *out, const struct field_spec *field)
+{
+    for (uint32_t i = 0; i < field->from_count; i++) {
+        fputs(i ? ", " : "[", out);
+        config_values_quote(out, field->from[i]);
+    }
+    fputs("]", out);
+}
+
+static void decode_print(FILE *out, const struct field_spec *field)
+{
+    fputs(field->decoder, out);
+}
+
+static void op_print(FILE *out, const struct op_spec *op)
+{
+    const struct config_op *row = config_op_find(op->kind);
+    char number[CONFIG_UNITS_TEXT_BYTES];
+    const char *comma = "";
+    if (!row) {
+        fputs("?", out);
+        return;
+    }
+    fprintf(out, "{%s: {", row->name);
+    if ((row->params & CONFIG_OP_SIZE) && op->width == 0)
+        fprintf(out, "size: %" PRId32, op->height);
+    else if (row->params & CONFIG_OP_SIZE)
+        fprintf(out, "size: [%" PRId32 ", %" PRId32 "]", op->height, op->width);
+    comma = row->params & CONFIG_OP_SIZE ? ", " : "";
+    if (row->params & CONFIG_OP_SCALE) {
+        fprintf(out, "%sscale: ", comma);
+        doubles_print(out, op->scale, 2);
+    }
+    if (row->params & CONFIG_OP_RATIO) {
+        fprintf(out, "%sratio: ", comma);
+        doubles_print(out, op->ratio, 2);
+    }
+    if (row->params & CONFIG_OP_FILTER) {
+        fprintf(out, "%sfilter: ", comma);
+        word_print(out, config_filters, op->filter);
+    }
+    if (row->params & CONFIG_OP_P)
+        fprintf(out, "%sp: %s", comma, config_units_double_text(op->p, number));
+    fputs("}}", out);
+}
+
+static void ops_print(FILE *out, const struct field_spec *field)
+{
+    if (strcmp(field->decoder, "image") != 0)
+        return;
+    fputs("[", out);
+    for (uint32_t i = 0; i < field->op_count; i++) {
+        fputs(i ? ", " : "", out);
+        op_print(out, &field->ops[i]);
+    }
+    fputs("]", out);
+}
+
+static void normalize_print(FILE *out, const struct field_spec *field)
+{
+    if (strcmp(field->decoder, "image") != 0)
+        return;
+    if (!field->normalize) {
+        fputs("none", out);
+        return;
+    }
+    for (const struct config_normalization *row = config_normalizations; row->name; row++) {
+        if (memcmp(row->mean, field->mean, sizeof row->mean) == 0 &&
+            memcmp(row->std, field->std, sizeof row->std) == 0) {
+            fputs(row->name, out);
+            return;
+        }
+    }
+    fputs("{mean: ", out);
+    doubles_print(out, field->mean, 3);
+    fputs(", std: ", out);
+    doubles_print(out, field->std, 3);
+    fputs("}", out);
+}
+
+static void dtype_print(FILE *out, const struct field_spec *field)
+{
+    word_print(out, config_dtypes, field->dtype);
+}
+
+static void layout_print(FILE *out, const struct field_spec *field)
+{
+    if (field->layout)
+        word_print(out, config_layouts, field->layout);
+}
+
+static void bytes_print(FILE *out, const struct field_spec *field)
+{
+    char text[CONFIG_UNITS_TEXT_BYTES];
+    if (field->bytes)
+        fputs(config_units_size_text(field->bytes, text), out);
+}
+
+static void orientation_print(FILE *out, const struct field_spec *field)
+{
+    if (strcmp(field->decoder, "image") == 0)
+        fputs(field->ignore_orientation ? "ignore" : "exif", out);
+}
+
+const struct config_field_row config_field_rows[] = {
+    {"from", from_print},   {"decode", decode_print},
+    {"ops", ops_print},     {"normalize", normalize_print},
+    {"dtype", dtype_print}, {"layout", layout_print},
+    {"bytes", bytes_print}, {"orientation", orientation_print},
+    {NULL, NULL},
+};
+
+char *config_values_done(FILE *out, char **text)
+{
+    int failed = ferror(out);
+    if (fclose(out) == 0 && !failed)
+        return *text;
+    free(*text);
+    return NULL;
+}
+
+char *config_dataset_row_text(const struct config_dataset_row *row,
+                              const struct config_dataset *dataset)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    row->print(out, dataset);
+    return config_values_done(out, &text);
+}
+
+char *config_field_row_text(const struct config_field_row *row, const struct field_spec *field)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return NULL;
+    row->print(out, field);
+    return config_values_done(out, &text);
+}
