@@ -135,6 +135,11 @@ $(BUILD)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(BOTH_OBJ) $(sort $(CLIENT_O
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+# Those of spdlctl link its own parts instead of the daemon's rooms.
+$(BUILD)/tests/unit/ctl/%: $(OBJ)/tests/unit/ctl/%.o $(filter-out %/ctl_main.o,$(CTL_OBJ)) $(CLIENT_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(CTL_LIBS) $(CLIENT_LIBS)
 .PRECIOUS: $(OBJ)/%.o
 .PHONY: unit-tests pure-tests
 unit-tests: $(UNIT_TESTS)

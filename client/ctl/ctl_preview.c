@@ -60,18 +60,18 @@ static int preview_row(struct preview *preview, uint32_t number)
         ctl_text_safe(&key, row.key, row.key_bytes);
     if (row.valid)
         preview_label(preview, number, &label);
+    if (!row.valid && !row.failed_key)
+        ctl_text_str(&label, "padding");
     if (substituted)
         ctl_text_printf(&label, "%sinstead of one that is %s", label.bytes ? ", " : "",
                         row.failed_class);
     ctl_text_put(&key, "", 1);
     ctl_text_put(&label, "", 1);
     if (!key.failed && !label.failed) {
-        if (row.valid)
-            ctl_sheet_picture(&preview->sheet, number, &preview->picture, number);
+        if (row.failed_key && !row.valid)
+            ctl_sheet_missing(&preview->sheet, number, row.failed_class);
         else
-            ctl_sheet_missing(&preview->sheet, number,
-                              row.failed_key ? row.failed_class : "padding",
-                              row.failed_key != NULL);
+            ctl_sheet_picture(&preview->sheet, number, &preview->picture, number);
         ctl_sheet_text(&preview->sheet, number, key.data, label.data);
     }
     rc = key.failed || label.failed ? -ENOMEM : 0;

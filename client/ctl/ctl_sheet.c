@@ -165,14 +165,13 @@ static void sheet_cross(struct ctl_sheet *sheet, const uint32_t at[2])
     }
 }
 
-void ctl_sheet_missing(struct ctl_sheet *sheet, uint32_t tile, const char *word, int is_failure)
+void ctl_sheet_missing(struct ctl_sheet *sheet, uint32_t tile, const char *word)
 {
     uint32_t at[2];
     sheet_place(sheet, tile, at);
     const uint32_t whole[4] = {at[0], at[1], sheet->tile_width, sheet->tile_height};
     sheet_fill(sheet, whole, sheet_empty);
-    if (is_failure)
-        sheet_cross(sheet, at);
+    sheet_cross(sheet, at);
     uint32_t letters = (uint32_t)strlen(word) * CTL_FONT_ADVANCE;
     uint32_t scale = letters * 2 + 16 <= sheet->tile_width ? 2 : 1;
     uint32_t width = letters * scale + 12;
@@ -183,7 +182,7 @@ void ctl_sheet_missing(struct ctl_sheet *sheet, uint32_t tile, const char *word,
                                at[1] + (sheet->tile_height - height) / 2, width, height};
     const uint32_t line[3] = {plate[0] + 6 + scale / 2, plate[1] + 6, width - 12};
     sheet_fill(sheet, plate, sheet_paper);
-    sheet_line(sheet, line, word, scale, is_failure ? sheet_red : sheet_faint);
+    sheet_line(sheet, line, word, scale, sheet_red);
 }
 
 void ctl_sheet_text(struct ctl_sheet *sheet, uint32_t tile, const char *key, const char *label)

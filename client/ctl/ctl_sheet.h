@@ -23,8 +23,8 @@ void ctl_sheet_destroy(struct ctl_sheet *sheet);
 void ctl_sheet_title(struct ctl_sheet *sheet, const char *title);
 void ctl_sheet_picture(struct ctl_sheet *sheet, uint32_t tile, const struct ctl_picture *picture,
                        uint32_t row);
-/* Instead of a picture: why there is none, in a word, and a cross when it is a failure. */
-void ctl_sheet_missing(struct ctl_sheet *sheet, uint32_t tile, const char *word, int is_failure);
+/* Instead of a picture: a cross, and why there is none in a word. */
+void ctl_sheet_missing(struct ctl_sheet *sheet, uint32_t tile, const char *word);
 /* Two lines under the tile; keys longer than the tile lose their beginning. */
 void ctl_sheet_text(struct ctl_sheet *sheet, uint32_t tile, const char *key, const char *label);
 
