@@ -147,6 +147,18 @@ static struct core_op *op_find(struct pipeline_core *core, uint64_t ticket, enum
     return op;
 }
 
+int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
+                             struct pipeline_row_ref *ret_ref)
+{
+    uint32_t index = (uint32_t)ticket;
+    if (index >= PIPELINE_OPS_MAX || core->ops[index].kind == CORE_OP_FREE ||
+        core->ops[index].generation != ticket >> 32)
+        return -EPROTO;
+    const struct core_op *op = &core->ops[index];
+    *ret_ref = (struct pipeline_row_ref){op->stream, op->slot, op->row, op->orphan};
+    return 0;
+}
+
 void pipeline_core_blob_drop(struct pipeline_core *core, struct core_row *row)
 {
     if (row->blob_bytes > 0)
@@ -171,7 +183,8 @@ void pipeline_core_row_done(struct pipeline_core *core, uint32_t number, struct 
         pipeline_core_touch(core, number);
 }
 
-/* Nothing more is made of the stream: what is in flight becomes an orphan, what only waits is dropped. */
+/* Nothing more is made of the stream: what is in flight becomes an orphan, what only waits is
+ * dropped. */
 static void stream_cancel(struct pipeline_core *core, uint32_t number)
 {
     struct core_stream *stream = core->streams[number];
@@ -186,7 +199,8 @@ static void stream_cancel(struct pipeline_core *core, uint32_t number)
         row->blob_bytes = 0; /* the operation owns it now */
     }
     for (uint32_t i = 0; i < stream->params.slot_count; i++)
-        for (uint32_t r = 0; stream->slots[i].state == SLOT_FILLING && r < stream->slots[i].rows; r++)
+        for (uint32_t r = 0; stream->slots[i].state == SLOT_FILLING && r < stream->slots[i].rows;
+             r++)
             pipeline_core_blob_drop(core, &stream->slots[i].row[r]);
 }
 

@@ -166,6 +166,10 @@ int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_
 int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *event,
                        struct pipeline_row_ref *ret_ref);
 
+/* Where an outstanding ticket leads; -EPROTO: it is not outstanding. Changes nothing. */
+int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
+                             struct pipeline_row_ref *ret_ref);
+
 /* The next thing to do, until it returns false. */
 bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret_command);
 

@@ -1,0 +1,275 @@
+/* Sessions: one for each connection. Who is there is told by the kernel; every frame is bounded and
+ * checked; a client that breaks the rules or does not read loses its own connection and nothing
+ * else. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "control/control_state.h"
+#include "shm/shm_layout.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+static void session_free(struct session *session)
+{
+    struct control *control = session->control;
+    *session->link = session->next;
+    if (session->next)
+        session->next->link = session->link;
+    control->session_count--;
+    loop_remove(control->params.loop, session->pid_source);
+    if (session->pid_fd >= 0)
+        close(session->pid_fd);
+    free(session);
+}
+
+/* Closes the socket. The session stays while its process lives and may still map segments. */
+static void disconnect(struct session *session)
+{
+    struct control *control = session->control;
+    if (session->fd < 0)
+        return;
+    loop_remove(control->params.loop, session->source);
+    session->source = NULL;
+    close(session->fd);
+    session->fd = -1;
+    spdl_proto_in_fini(&session->in);
+    spdl_proto_out_fini(&session->out);
+    if (session->greeted && --control->connected_count == 0)
+        control->idle_ns = loop_now_ns();
+}
+
+void control_session_drop(struct session *session, bool broke_rules, const char *why)
+{
+    struct control *control = session->control;
+    if (why)
+        log_line(LOG_LEVEL_WARNING, "client %d (%s) is dropped: %s", (int)session->pid,
+                 session->client[0] ? session->client : "not named", why);
+    control->protocol_errors += broke_rules;
+    disconnect(session);
+    if (control_streams_leave(session, session->pid_fd < 0))
+        session_free(session);
+}
+
+static void on_death(void *context, uint32_t events)
+{
+    struct session *session = context;
+    (void)events;
+    if (session->stream_count > 0)
+        session->control->lost_clients++;
+    disconnect(session);
+    control_streams_leave(session, true);
+    session_free(session);
+}
+
+void control_session_reply(struct session *session, const Spdl__V1__ToClient *message,
+                           const int *fds, int fd_count)
+{
+    if (session->fd < 0 || session->broken)
+        return;
+    int rc = spdl_proto_queue_to_client(&session->out, message, fds, fd_count);
+    if (rc == 0)
+        rc = spdl_proto_flush(session->fd, &session->out);
+    if (rc == -EAGAIN)
+        loop_change(session->control->params.loop, session->source, EPOLLIN | EPOLLOUT);
+    else if (rc < 0) {
+        session->broken =
+            true; /* dropped by its handler, or by the event that its shut socket makes */
+        shutdown(session->fd, SHUT_RDWR);
+    }
+}
+
+void control_session_error(struct session *session, uint32_t request, int code,
+                           enum spdl_class class_number, const char *text)
+{
+    char copy[ERR_TEXT_BYTES];
+    snprintf(copy, sizeof copy, "%s", text);
+    Spdl__V1__Error error = SPDL__V1__ERROR__INIT;
+    error.code = code;
+    error.class_number = (uint32_t)class_number;
+    error.message = copy;
+    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    message.id = request;
+    message.body_case = SPDL__V1__TO_CLIENT__BODY_ERROR;
+    message.error = &error;
+    control_session_reply(session, &message, NULL, 0);
+}
+
+static int hello_handle(struct session *session, uint32_t request, const Spdl__V1__Hello *hello)
+{
+    char text[160], version[] = SPDL_VERSION;
+    if (session->greeted)
+        return -EPROTO;
+    if (hello->protocol < SPDL_PROTO_VERSION_OLDEST || hello->protocol > SPDL_PROTO_VERSION) {
+        snprintf(text, sizeof text,
+                 "protocol version %u is not served, %d … %d are: update the older side",
+                 hello->protocol, SPDL_PROTO_VERSION_OLDEST, SPDL_PROTO_VERSION);
+        control_session_error(session, request, -EPROTO, SPDL_CLASS_UNSUPPORTED, text);
+        return -EPROTO;
+    }
+    if (hello->layout_major != 0 && hello->layout_major != SPDL_SHM_MAJOR) {
+        snprintf(text, sizeof text,
+                 "layout version %u of shared memory is not served, %d is: update the older side",
+                 hello->layout_major, SPDL_SHM_MAJOR);
+        control_session_error(session, request, -EPROTO, SPDL_CLASS_UNSUPPORTED, text);
+        return -EPROTO;
+    }
+    snprintf(session->client, sizeof session->client, "%.60s", hello->client ? hello->client : "");
+    session->greeted = true;
+    session->control->connected_count++;
+    session->control->had_client = true;
+    Spdl__V1__HelloReply reply = SPDL__V1__HELLO_REPLY__INIT;
+    reply.protocol = hello->protocol;
+    reply.layout_major = SPDL_SHM_MAJOR;
+    reply.version = version;
+    reply.pid = getpid();
+    reply.generation = session->control->generation;
+    reply.is_private = session->control->params.is_private;
+    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    message.id = request;
+    message.body_case = SPDL__V1__TO_CLIENT__BODY_HELLO;
+    message.hello = &reply;
+    control_session_reply(session, &message, NULL, 0);
+    return 0;
+}
+
+static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
+{
+    if (message->body_case == SPDL__V1__TO_DAEMON__BODY_HELLO)
+        return hello_handle(session, message->id, message->hello);
+    if (!session->greeted)
+        return -EPROTO;
+    switch (message->body_case) {
+    case SPDL__V1__TO_DAEMON__BODY_OPEN:
+        return control_open_handle(session, message->id, message->open);
+    case SPDL__V1__TO_DAEMON__BODY_RELEASE:
+        return control_release_handle(session, message->release);
+    case SPDL__V1__TO_DAEMON__BODY_CLOSE:
+        return control_close_handle(session, message->close);
+    case SPDL__V1__TO_DAEMON__BODY_UNMAPPED:
+        return control_unmapped_handle(session, message->unmapped);
+    case SPDL__V1__TO_DAEMON__BODY_WHY:
+        return control_why_handle(session, message->id, message->why);
+    case SPDL__V1__TO_DAEMON__BODY_STATUS:
+        return control_status_handle(session, message->id);
+    case SPDL__V1__TO_DAEMON__BODY_CONFIG:
+        return control_config_handle(session, message->id, message->config);
+    case SPDL__V1__TO_DAEMON__BODY_CONFIG_COMPARE:
+        return control_compare_handle(session, message->id, message->config_compare);
+    case SPDL__V1__TO_DAEMON__BODY_HELLO:
+    case SPDL__V1__TO_DAEMON__BODY__NOT_SET:
+    case _SPDL__V1__TO_DAEMON__BODY__CASE_IS_INT_SIZE:
+        break;
+    }
+    return -EPROTO;
+}
+
+/* All whole frames that were received; their number is bounded by what one read brings. */
+static int frames(struct session *session)
+{
+    const uint8_t *payload;
+    size_t bytes;
+    int rc;
+    while ((rc = spdl_proto_next(&session->in, &payload, &bytes)) > 0) {
+        Spdl__V1__ToDaemon *message = spdl__v1__to_daemon__unpack(NULL, bytes, payload);
+        rc = message ? dispatch(session, message) : -EPROTO;
+        if (message)
+            spdl__v1__to_daemon__free_unpacked(message, NULL);
+        spdl_proto_next_done(&session->in);
+        if (rc < 0 || session->broken)
+            break;
+    }
+    return rc;
+}
+
+static void on_socket(void *context, uint32_t events)
+{
+    struct session *session = context;
+    int rc = 0;
+    if (events & EPOLLOUT) {
+        rc = spdl_proto_flush(session->fd, &session->out);
+        if (rc == 0)
+            loop_change(session->control->params.loop, session->source, EPOLLIN);
+        else if (rc != -EAGAIN) {
+            control_session_drop(session, false, NULL);
+            return;
+        }
+    }
+    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    rc = spdl_proto_receive(session->fd, &session->in, 0);
+    if (rc == 0)
+        rc = frames(session);
+    if (session->broken)
+        control_session_drop(session, false, "it does not read its answers");
+    else if (rc == -EPROTO)
+        control_session_drop(session, true,
+                             "it sent a message that is malformed, too large or not in place");
+    else if (rc < 0 && rc != -EAGAIN)
+        control_session_drop(session, false,
+                             rc == -ENODATA || rc == -ECONNRESET ? NULL : strerror(-rc));
+}
+
+/* A descriptor of the process behind the socket: its death is seen also when a child keeps the
+ * socket open. */
+static int peer_pid_fd(int fd, pid_t pid)
+{
+    int pid_fd = -1;
+    socklen_t bytes = sizeof pid_fd;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pid_fd, &bytes) == 0)
+        return pid_fd;
+    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+static bool may_use(const struct control *control, uid_t uid)
+{
+    /* The socket's mode decides for the node's daemon; a private one serves its own user. */
+    return !control->params.is_private || uid == getuid() || uid == 0;
+}
+
+void control_session_accept(struct control *control, int fd)
+{
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof peer;
+    struct session *session = NULL;
+    if (control->session_count < CONTROL_SESSIONS_MAX &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && may_use(control, peer.uid))
+        session = calloc(1, sizeof *session);
+    if (!session) {
+        log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer.pid,
+                 (int)peer.uid,
+                 control->session_count < CONTROL_SESSIONS_MAX
+                     ? "not this daemon's user, or no memory"
+                     : "too many connections");
+        close(fd);
+        return;
+    }
+    *session = (struct session){.control = control,
+                                .fd = fd,
+                                .pid_fd = peer_pid_fd(fd, peer.pid),
+                                .pid = peer.pid,
+                                .uid = peer.uid,
+                                .out.limit = CONTROL_OUT_MAX,
+                                .since_ns = loop_now_ns()};
+    session->next = control->sessions;
+    session->link = &control->sessions;
+    if (session->next)
+        session->next->link = &session->next;
+    control->sessions = session;
+    control->session_count++;
+    int rc = loop_add(control->params.loop, fd, EPOLLIN, on_socket, session, &session->source);
+    if (rc == 0 && session->pid_fd >= 0)
+        rc = loop_add(control->params.loop, session->pid_fd, EPOLLIN, on_death, session,
+                      &session->pid_source);
+    if (rc < 0)
+        control_session_drop(session, false, "no memory to watch it");
+}

@@ -1,0 +1,87 @@
+/* What the files of the control room share. For them alone. Owner: the conductor. */
+#ifndef SPDLD_CONTROL_STATE_H
+#define SPDLD_CONTROL_STATE_H
+
+#include "control/control.h"
+#include "proto/proto_frame.h"
+
+enum {
+    CONTROL_SESSIONS_MAX = 4096,
+    CONTROL_STREAMS_MAX = 64,           /* of one connection */
+    CONTROL_OUT_MAX = 4 << 20,          /* bytes that wait for a client that does not read */
+    CONTROL_HELLO_SECONDS = 10,         /* until a connection has said who it is */
+    CONTROL_PRIVATE_FIRST_SECONDS = 15, /* a private daemon waits so long for its first client */
+    CONTROL_PRIVATE_LINGER_SECONDS = 5  /* and so long after its last */
+};
+
+struct session;
+
+struct session_stream {
+    struct session *session; /* NULL: the place is free */
+    struct pipeline_stream *stream;
+    uint32_t request; /* id of the Open that is not answered yet; valid while !opened */
+    uint32_t number;
+    bool opened, closed;
+};
+
+/* A connection; lives on without its socket while the process behind it may still map segments. */
+struct session {
+    struct control *control;
+    struct session *next, **link;
+    int fd;
+    struct loop_source *source;
+    int pid_fd; /* of the peer; -1: not to be had */
+    struct loop_source *pid_source;
+    pid_t pid;
+    uid_t uid;
+    struct spdl_proto_in in;
+    struct spdl_proto_out out;
+    uint64_t since_ns;
+    bool greeted, broken; /* broken: to be dropped when its handler is done */
+    char client[64];
+    uint32_t stream_count;
+    struct session_stream *streams[CONTROL_STREAMS_MAX];
+};
+
+struct control {
+    struct control_params params;
+    int listen_fd, lock_fd;
+    struct loop_source *listen_source;
+    struct session *sessions;
+    uint32_t session_count, connected_count; /* connected: with a socket and greeted */
+    uint64_t start_ns,
+        idle_ns; /* idle_ns: since when a private daemon has no client; 0: it has one */
+    bool had_client;
+    int owner_fd; /* pidfd of the owner */
+    struct loop_source *owner_source;
+    uint64_t generation;
+    uint64_t lost_clients, protocol_errors;
+};
+
+/* control_session.c */
+void control_session_accept(struct control *control, int fd);
+void control_session_drop(struct session *session, bool broke_rules, const char *why);
+/* Queues and sends a reply; a client that does not read is dropped. */
+void control_session_reply(struct session *session, const Spdl__V1__ToClient *message,
+                           const int *fds, int fd_count);
+void control_session_error(struct session *session, uint32_t request, int code,
+                           enum spdl_class class_number, const char *text);
+
+/* Handlers, one for each message: return 0, or -EPROTO: the connection is dropped. */
+int control_open_handle(struct session *session, uint32_t request, const Spdl__V1__Open *open);
+int control_release_handle(struct session *session, const Spdl__V1__Release *release);
+int control_close_handle(struct session *session, const Spdl__V1__Close *close);
+int control_unmapped_handle(struct session *session, const Spdl__V1__Unmapped *unmapped);
+/* The connection is gone: closes its streams; with `dead` their memory is free too. True when none
+ * is left. */
+bool control_streams_leave(struct session *session, bool dead);
+
+/* control_status.c */
+int control_status_handle(struct session *session, uint32_t request);
+int control_why_handle(struct session *session, uint32_t request, const Spdl__V1__WhyRequest *why);
+int control_config_handle(struct session *session, uint32_t request,
+                          const Spdl__V1__ConfigRequest *config);
+int control_compare_handle(struct session *session, uint32_t request,
+                           const Spdl__V1__ConfigCompare *compare);
+
+#endif

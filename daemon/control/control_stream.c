@@ -1,0 +1,191 @@
+/* Streams of a connection: open, release, close, and what happens to them when the connection or
+ * the process behind it goes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/control_state.h"
+
+static struct session_stream *find(struct session *session, uint64_t number)
+{
+    for (uint32_t i = 0; i < CONTROL_STREAMS_MAX; i++) {
+        struct session_stream *stream = session->streams[i];
+        if (stream && stream->opened && stream->number == number)
+            return stream;
+    }
+    return NULL;
+}
+
+static void forget(struct session_stream *stream)
+{
+    struct session *session = stream->session;
+    for (uint32_t i = 0; i < CONTROL_STREAMS_MAX; i++)
+        if (session->streams[i] == stream)
+            session->streams[i] = NULL;
+    session->stream_count--;
+    free(stream);
+}
+
+/* --- what the pipeline tells --- */
+
+static void on_opened(void *context, const struct pipeline_opened *opened)
+{
+    struct session_stream *stream = context;
+    char plan_id[64], warning[256];
+    snprintf(plan_id, sizeof plan_id, "%s", opened->plan_id);
+    snprintf(warning, sizeof warning, "%s", opened->warning);
+    Spdl__V1__OpenReply reply = SPDL__V1__OPEN_REPLY__INIT;
+    reply.stream = opened->number;
+    reply.control_bytes = opened->control_bytes;
+    reply.data_bytes = opened->data_bytes;
+    reply.samples = opened->samples;
+    reply.steps_per_epoch = opened->steps_per_epoch;
+    reply.step = opened->step;
+    reply.epoch = opened->epoch;
+    reply.plan_id = plan_id;
+    reply.seed = opened->seed;
+    reply.warning = warning;
+    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    message.id = stream->request;
+    message.body_case = SPDL__V1__TO_CLIENT__BODY_OPEN;
+    message.open = &reply;
+    stream->opened = true;
+    stream->number = opened->number;
+    control_session_reply(stream->session, &message, opened->fds, 3);
+}
+
+static void on_refused(void *context, const struct err *error, enum spdl_class class_number)
+{
+    struct session_stream *stream = context;
+    control_session_error(stream->session, stream->request, error->code, class_number, error->text);
+    forget(stream);
+}
+
+static void on_ended(void *context, uint64_t batches, int code, enum spdl_class class_number,
+                     const char *message)
+{
+    struct session_stream *stream = context;
+    char text[512];
+    snprintf(text, sizeof text, "%s", message);
+    Spdl__V1__StreamEnd end = SPDL__V1__STREAM_END__INIT;
+    end.stream = stream->number;
+    end.sequences = batches;
+    end.code = code;
+    end.class_number = (uint32_t)class_number;
+    end.message = text;
+    Spdl__V1__ToClient out = SPDL__V1__TO_CLIENT__INIT;
+    out.body_case = SPDL__V1__TO_CLIENT__BODY_STREAM_END;
+    out.stream_end = &end;
+    control_session_reply(stream->session, &out, NULL, 0);
+}
+
+static const struct pipeline_owner owner = {
+    .opened = on_opened, .refused = on_refused, .ended = on_ended};
+
+/* --- what the client asks --- */
+
+static void request_fill(const struct session *session, const Spdl__V1__Open *open,
+                         struct pipeline_open *ret_open)
+{
+    *ret_open = (struct pipeline_open){.dataset = open->dataset,
+                                       .dataset_yaml = open->dataset_yaml,
+                                       .batch = open->batch,
+                                       .rank = open->rank,
+                                       .world = open->world,
+                                       .has_seed = open->seed_choice_case ==
+                                                   SPDL__V1__OPEN__SEED_CHOICE_SEED,
+                                       .state = "",
+                                       .slots = open->slots,
+                                       .on_error = open->on_error,
+                                       .limit = open->limit,
+                                       .job = open->job,
+                                       .pid = session->pid,
+                                       .uid = session->uid};
+    if (ret_open->has_seed)
+        ret_open->seed = open->seed;
+    if (open->from_case == SPDL__V1__OPEN__FROM_STATE)
+        ret_open->state = open->state;
+    if (open->from_case == SPDL__V1__OPEN__FROM_PLACE) {
+        ret_open->epoch = open->place->epoch;
+        ret_open->step = open->place->step;
+    }
+}
+
+int control_open_handle(struct session *session, uint32_t request, const Spdl__V1__Open *open)
+{
+    uint32_t place = 0;
+    while (place < CONTROL_STREAMS_MAX && session->streams[place])
+        place++;
+    struct session_stream *stream = place < CONTROL_STREAMS_MAX ? calloc(1, sizeof *stream) : NULL;
+    if (!stream) {
+        control_session_error(session, request, -EMFILE, SPDL_CLASS_RESOURCE,
+                              "too many streams on one connection, or no memory");
+        return 0;
+    }
+    *stream = (struct session_stream){.session = session, .request = request};
+    session->streams[place] = stream;
+    session->stream_count++;
+    struct pipeline_open asked;
+    struct err error = {0};
+    request_fill(session, open, &asked);
+    struct pipeline_stream *handle = NULL;
+    int rc =
+        pipeline_open(session->control->params.pipeline, &asked, &owner, stream, &handle, &error);
+    if (rc < 0) {
+        control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);
+        forget(stream);
+        return 0;
+    }
+    if (session->streams[place] == stream) /* it was not refused meanwhile */
+        stream->stream = handle;
+    return 0;
+}
+
+int control_release_handle(struct session *session, const Spdl__V1__Release *release)
+{
+    struct session_stream *stream = find(session, release->stream);
+    if (!stream || stream->closed)
+        return -EPROTO;
+    for (size_t i = 0; i < release->n_sequences; i++)
+        if (pipeline_release(stream->stream, release->sequences[i]) < 0)
+            return -EPROTO;
+    return 0;
+}
+
+int control_close_handle(struct session *session, const Spdl__V1__Close *close)
+{
+    struct session_stream *stream = find(session, close->stream);
+    if (!stream)
+        return -EPROTO;
+    stream->closed = true;
+    pipeline_close(stream->stream);
+    return 0;
+}
+
+int control_unmapped_handle(struct session *session, const Spdl__V1__Unmapped *unmapped)
+{
+    struct session_stream *stream = find(session, unmapped->stream);
+    if (!stream || !stream->closed)
+        return -EPROTO;
+    pipeline_unmapped(stream->stream);
+    forget(stream);
+    return 0;
+}
+
+bool control_streams_leave(struct session *session, bool dead)
+{
+    for (uint32_t i = 0; i < CONTROL_STREAMS_MAX; i++) {
+        struct session_stream *stream = session->streams[i];
+        if (!stream || !stream->stream)
+            continue;
+        if (dead || !stream->opened) { /* what it was never given it cannot map */
+            pipeline_unmapped(stream->stream);
+            forget(stream);
+        } else {
+            stream->closed = true;
+            pipeline_close(stream->stream);
+        }
+    }
+    return session->stream_count == 0;
+}

@@ -1,0 +1,294 @@
+/* The conductor's shell: carries out what the core commands and tells it what happened. Conductor
+ * role. */
+#include "pipeline/pipeline.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/log.h"
+#include "pipeline/pipeline_state.h"
+
+enum { FETCH_DEPTH_AUTO = 64, CHORE_THREADS = 2, TICK_MS = 250 };
+static const uint64_t ARENA_AUTO_BYTES = UINT64_C(256) << 20;
+static const uint64_t NS_PER_MS = 1000000;
+
+static const char *engine_name(uint32_t engine)
+{
+    static const char *const names[] = {"auto", "auto", "uring", "pool"};
+    return engine < 4 ? names[engine] : "auto";
+}
+
+/* --- life --- */
+
+static int memory_plan(struct pipeline *pipeline, uint64_t *ret_arena_bytes, struct err *reterr)
+{
+    const struct config *config = pipeline->params.config;
+    uint64_t memory = config->memory_bytes ? config->memory_bytes : limits_memory_bytes() / 4;
+    uint64_t arena = config->arena_bytes;
+    if (arena == 0) {
+        arena = memory / 4 < ARENA_AUTO_BYTES ? memory / 4 : ARENA_AUTO_BYTES;
+        if (arena < config->max_sample_bytes)
+            arena = config->max_sample_bytes;
+    }
+    if (arena < config->max_sample_bytes)
+        return err_set(reterr, -ENOSPC,
+                       "fetch.memory (%" PRIu64 " bytes) is smaller than limits.sample (%" PRIu64
+                       " bytes): raise the one or lower the other",
+                       arena, config->max_sample_bytes);
+    if (arena > memory / 2)
+        return err_set(reterr, -ENOSPC,
+                       "memory is short: `memory` is %" PRIu64
+                       " bytes, and the blobs in flight take %" PRIu64
+                       " of them; raise `memory`, or lower fetch.memory and limits.sample",
+                       memory, arena);
+    pipeline->memory_limit = memory;
+    *ret_arena_bytes = (arena + 4095) & ~UINT64_C(4095);
+    return 0;
+}
+
+static void on_chores(void *context, uint32_t events)
+{
+    struct pipeline *pipeline = context;
+    (void)events;
+    chores_reap(pipeline->chores);
+}
+
+static void on_fetch(void *context, uint32_t events)
+{
+    (void)events;
+    pipeline_fetch_take(context);
+}
+
+static int make_core(struct pipeline *pipeline, struct err *reterr)
+{
+    const struct config *config = pipeline->params.config;
+    uint64_t arena_bytes = 0;
+    int rc = memory_plan(pipeline, &arena_bytes, reterr);
+    if (rc < 0)
+        return rc;
+    uint64_t free_bytes = UINT64_MAX;
+    rc = spdl_shm_segment_create(&pipeline->arena, (enum spdl_shm_kind)config->shm,
+                                 SPDL_SHM_READ_BY_OTHERS, arena_bytes,
+                                 config->shm == CONFIG_SHM_POSIX, &free_bytes);
+    if (rc < 0)
+        return err_set(
+            reterr, rc, "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
+            arena_bytes, strerror(-rc),
+            rc == -ENOSPC ? "; lower fetch.memory and limits.sample, or use shm: memfd" : "");
+    struct pipeline_core_params params = {.arena_bytes = arena_bytes,
+                                          .memory_bytes = pipeline->memory_limit - arena_bytes,
+                                          .fetch_depth = pipeline->fetch_depth,
+                                          .threads = pipeline->threads,
+                                          .lookup = pipeline_row_lookup,
+                                          .context = pipeline};
+    pipeline->core = pipeline_core_create(&params);
+    return pipeline->core ? 0 : err_set(reterr, -ENOMEM, "no memory for the conductor");
+}
+
+static int make_engines(struct pipeline *pipeline, struct err *reterr)
+{
+    const struct config *config = pipeline->params.config;
+    struct fetch_params params = {.depth = pipeline->fetch_depth};
+    memcpy(params.faulty, config->fetch_faulty, sizeof params.faulty);
+    int rc = fetch_open(engine_name(config->fetch_engine), &params, &pipeline->fetch,
+                        pipeline->engine_note, reterr);
+    if (rc < 0)
+        return rc;
+    if (pipeline->engine_note[0])
+        log_line(LOG_LEVEL_WARNING, "reads go by %s: %s", fetch_engine(pipeline->fetch),
+                 pipeline->engine_note);
+    pipeline->chores = chores_create(CHORE_THREADS);
+    if (!pipeline->chores)
+        return err_set(reterr, -ENOMEM, "no thread for slow work");
+    rc = loop_add(pipeline->params.loop, fetch_fd(pipeline->fetch), EPOLLIN, on_fetch, pipeline,
+                  &pipeline->fetch_source);
+    if (rc == 0)
+        rc = loop_add(pipeline->params.loop, chores_fd(pipeline->chores), EPOLLIN, on_chores,
+                      pipeline, &pipeline->chores_source);
+    return rc < 0 ? err_set(reterr, rc, "no watch on reads: %s", strerror(-rc)) : 0;
+}
+
+int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_pipeline,
+                    struct err *reterr)
+{
+    struct pipeline *pipeline = calloc(1, sizeof *pipeline);
+    if (!pipeline)
+        return err_set(reterr, -ENOMEM, "no memory for the conductor");
+    pipeline->params = *params;
+    pipeline->arena.fd = pipeline->arena.read_only_fd = -1;
+    pipeline->threads =
+        params->config->decode_threads ? params->config->decode_threads : limits_cpu_count();
+    if (pipeline->threads > SPDL_WORK_THREADS_MAX)
+        pipeline->threads = SPDL_WORK_THREADS_MAX;
+    pipeline->fetch_depth =
+        params->config->fetch_depth ? params->config->fetch_depth : FETCH_DEPTH_AUTO;
+    int rc = getrandom(&pipeline->generation, sizeof pipeline->generation, 0) ==
+                     sizeof pipeline->generation
+                 ? 0
+                 : err_set(reterr, -EIO, "no random bytes");
+    if (rc == 0)
+        rc = make_core(pipeline, reterr);
+    if (rc == 0)
+        rc = make_engines(pipeline, reterr);
+    if (rc < 0) {
+        pipeline_destroy(pipeline);
+        return rc;
+    }
+    *ret_pipeline = pipeline;
+    return 0;
+}
+
+void pipeline_destroy(struct pipeline *pipeline)
+{
+    if (!pipeline)
+        return;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        pipeline_worker_stop(pipeline->seats[i].worker);
+    loop_remove(pipeline->params.loop, pipeline->fetch_source);
+    loop_remove(pipeline->params.loop, pipeline->chores_source);
+    if (pipeline->fetch)
+        fetch_close(pipeline->fetch);
+    chores_destroy(pipeline->chores);
+    for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
+        if (pipeline->streams[i]) {
+            sink_destroy(pipeline->streams[i]->sink);
+            free(pipeline->streams[i]);
+        }
+    pipeline_dataset_free_all(pipeline);
+    pipeline_core_destroy(pipeline->core);
+    spdl_shm_segment_destroy(&pipeline->arena);
+    free(pipeline);
+}
+
+/* --- the step --- */
+
+static void end_stream(struct pipeline *pipeline, const struct pipeline_command *command)
+{
+    struct pipeline_stream *stream = pipeline->streams[command->stream];
+    struct pipeline_stream_view view;
+    if (stream->closed)
+        return;
+    pipeline_core_stream(pipeline->core, command->stream, &view);
+    if (command->code != 0 && !stream->end_message[0])
+        snprintf(stream->end_message, sizeof stream->end_message,
+                 command->code == -EBADMSG
+                     ? "batch %" PRIu64 " has a sample of class %s, and on_error is fail"
+                     : "after batch %" PRIu64 ": class %s: its worker died again and again",
+                 view.published, spdl_class_name(command->class_number));
+    stream->owner->ended(stream->context, view.published, command->code, command->class_number,
+                         stream->end_message);
+}
+
+static void carry_out(struct pipeline *pipeline, const struct pipeline_command *command)
+{
+    struct pipeline_stream *stream = pipeline->streams[command->stream];
+    struct spdl_work_command work;
+    switch (command->kind) {
+    case PIPELINE_COMMAND_ATTACH:
+        pipeline_seat_attach(pipeline, stream);
+        break;
+    case PIPELINE_COMMAND_FETCH:
+        pipeline_fetch_start(pipeline, command);
+        break;
+    case PIPELINE_COMMAND_DECODE:
+        pipeline_row_command(stream, command, &work);
+        pipeline_worker_push(pipeline->seats[command->worker].worker, &work);
+        break;
+    case PIPELINE_COMMAND_PUBLISH:
+        pipeline_row_publish(stream, command->slot);
+        break;
+    case PIPELINE_COMMAND_END:
+        end_stream(pipeline, command);
+        break;
+    case PIPELINE_COMMAND_DETACH:
+        pipeline_worker_drop(pipeline->seats[command->worker].worker, command->stream);
+        break;
+    case PIPELINE_COMMAND_FORGET:
+        pipeline_stream_forget(stream);
+        break;
+    }
+}
+
+static void run_core(struct pipeline *pipeline)
+{
+    struct pipeline_command command;
+    while (pipeline_core_next(pipeline->core, &command))
+        carry_out(pipeline, &command);
+    fetch_kick(pipeline->fetch);
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].worker)
+            pipeline_worker_kick(pipeline->seats[i].worker);
+}
+
+static uint32_t drain(struct pipeline *pipeline, bool waiting)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].worker && !pipeline->seats[i].dead) {
+            pipeline_worker_waiting(pipeline->seats[i].worker, waiting);
+            count += pipeline_worker_drain(pipeline->seats[i].worker);
+        }
+    return count;
+}
+
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+int64_t pipeline_step(struct pipeline *pipeline)
+{
+    uint64_t now_ns = loop_now_ns();
+    int64_t wait_ns;
+    drain(pipeline, false);
+    do {
+        wait_ns = pipeline_seat_step(pipeline, now_ns);
+        run_core(pipeline);
+        /* Says that we sleep, then looks once more: what was finished between would wake nobody. */
+    } while (drain(pipeline, true) > 0);
+    pipeline_why_count(pipeline, now_ns);
+    wait_ns = shorter(wait_ns, pipeline_fetch_again(pipeline, now_ns));
+    if (pipeline->stream_count > 0)
+        wait_ns = shorter(wait_ns, (int64_t)(TICK_MS * NS_PER_MS));
+    return wait_ns;
+}
+
+/* --- views --- */
+
+void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status)
+{
+    struct fetch_stats reads;
+    fetch_stats(pipeline->fetch, &reads);
+    *ret_status = (struct pipeline_status){
+        .engine = fetch_engine(pipeline->fetch),
+        .engine_note = pipeline->engine_note,
+        .memory_limit = pipeline->memory_limit,
+        .memory_used = pipeline_core_memory_used(pipeline->core) + pipeline->arena.bytes,
+        .arena_used = pipeline_core_arena_used(pipeline->core),
+        .arena_bytes = pipeline->arena.bytes,
+        .reads = reads.reads,
+        .read_bytes = reads.bytes,
+        .worker_restarts = pipeline->worker_restarts,
+        .decode_threads = pipeline->threads};
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].worker && pipeline_worker_pid(pipeline->seats[i].worker) > 0)
+            ret_status->worker_pids[ret_status->worker_count++] =
+                pipeline_worker_pid(pipeline->seats[i].worker);
+}
+
+struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
+                                             const struct pipeline_stream *after)
+{
+    for (uint32_t i = after ? after->number + 1 : 0; i < PIPELINE_STREAMS_MAX; i++)
+        if (pipeline->streams[i] && !pipeline->streams[i]->closed)
+            return pipeline->streams[i];
+    return NULL;
+}

@@ -1,0 +1,135 @@
+/* The conductor: streams of batches for ranks. It lists datasets, plans, reads, hands rows to
+ * workers and publishes batches; its core is a pure state machine (pipeline_core.h). Everything
+ * here is called by the conductor's thread and none of it blocks. */
+#ifndef SPDLD_PIPELINE_H
+#define SPDLD_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+#include "config/config.h"
+#include "item/class.h"
+#include "pipeline/pipeline_worker.h"
+
+struct pipeline;
+struct pipeline_stream;
+
+struct pipeline_params {
+    const struct config *config; /* borrowed for life */
+    struct loop *loop;           /* borrowed for life */
+    const struct pipeline_launcher *launcher;
+    bool is_private; /* datasets written in an Open are served */
+};
+
+/* -ENOMEM, -ENOSPC (memory is short), -ENOTSUP (the engine asked for is refused), with a sentence.
+ * Returned owned. */
+int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_pipeline,
+                    struct err *reterr);
+/* Ends the workers. Streams of living ranks are gone with their sockets. Accepts NULL. */
+void pipeline_destroy(struct pipeline *pipeline);
+
+/* The loop's step: takes results, does what there is to do. */
+int64_t pipeline_step(struct pipeline *pipeline);
+
+struct pipeline_open {
+    const char *dataset;      /* a name, or "" */
+    const char *dataset_yaml; /* or a dataset as YAML, or "" */
+    uint64_t batch;
+    uint32_t rank, world;
+    bool has_seed;
+    uint64_t seed;
+    const char *state; /* "": from epoch and step */
+    uint32_t epoch;
+    uint64_t step;
+    uint32_t slots;       /* 0: the setting */
+    const char *on_error; /* "": the dataset's */
+    uint64_t limit;
+    const char *job;
+    pid_t pid; /* of the rank, for status */
+    uid_t uid; /* of the rank: its worker serves this user alone */
+};
+
+struct pipeline_opened {
+    uint32_t number; /* of the stream in the daemon */
+    int fds[3];      /* control, data, pipe: borrowed during the call */
+    uint64_t control_bytes, data_bytes;
+    uint64_t samples, steps_per_epoch, step;
+    uint32_t epoch;
+    const char *plan_id;
+    uint64_t seed;
+    const char *warning;
+};
+
+/* What a stream tells its owner. refused ends the stream: its handle is gone. */
+struct pipeline_owner {
+    void (*opened)(void *context, const struct pipeline_opened *opened);
+    void (*refused)(void *context, const struct err *error, enum spdl_class class_number);
+    void (*ended)(void *context, uint64_t batches, int code, enum spdl_class class_number,
+                  const char *message);
+};
+
+/* Begins to open a stream. 0: one of opened and refused will be called, perhaps before this
+ * returns; else nothing is called, a negative errno with a sentence. *ret_stream is set before any
+ * call. */
+int pipeline_open(struct pipeline *pipeline, const struct pipeline_open *open,
+                  const struct pipeline_owner *owner, void *context,
+                  struct pipeline_stream **ret_stream, struct err *reterr);
+/* 0, or -EPROTO: no batch with this sequence is out. */
+int pipeline_release(struct pipeline_stream *stream, uint64_t sequence);
+/* The rank wants no more, or is dead: its slots are free at once; the owner is not called any more.
+ */
+void pipeline_close(struct pipeline_stream *stream);
+/* The rank has unmapped it or is dead. Ends the handle; closes it first where that was not done. */
+void pipeline_unmapped(struct pipeline_stream *stream);
+
+/* --- for status and why --- */
+
+struct pipeline_stream_status {
+    uint32_t number;
+    const char *dataset, *job, *plan_id;
+    uint32_t rank, world, epoch, ready_slots, slots;
+    uint64_t step, batches, samples, memory_bytes;
+    double starved_ratio, samples_per_s;
+    uint64_t failures[SPDL_CLASS_COUNT];
+    char waiting_for[256];
+    char state[256]; /* behind the last batch published */
+    pid_t pid;
+    uid_t uid;
+};
+struct pipeline_why {
+    char bottleneck[16];
+    char evidence[256];
+    char advice[192];
+    double share;
+};
+struct pipeline_dataset_status {
+    const char *name, *state, *note;
+    char source[512];
+    uint64_t samples, classes, ignored;
+    uint32_t field_count;
+    const struct field_spec *fields;
+};
+struct pipeline_status {
+    const char *engine, *engine_note;
+    uint64_t memory_limit, memory_used, arena_used, arena_bytes, reads, read_bytes, worker_restarts;
+    uint32_t decode_threads, worker_count;
+    pid_t worker_pids[16];
+    double ended_workers_cpu_s; /* is part of the daemon's RUSAGE_CHILDREN */
+};
+
+void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status);
+/* Stream after stream: starts with NULL, ends with NULL. */
+struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
+                                             const struct pipeline_stream *after);
+void pipeline_stream_status(const struct pipeline_stream *stream,
+                            struct pipeline_stream_status *ret_status);
+void pipeline_stream_why(const struct pipeline_stream *stream, struct pipeline_why *ret_why);
+/* Dataset number `index` of the configuration, then those that ranks brought. False behind the
+ * last. */
+bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
+                             struct pipeline_dataset_status *ret_status);
+
+#endif

@@ -1,0 +1,273 @@
+/* Datasets: those of the configuration and those that ranks of a private daemon bring. Lists them
+ * as chores. Conductor role. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "pipeline/pipeline_state.h"
+
+static void list_work(struct chore *chore)
+{
+    struct pipeline_dataset *dataset =
+        (struct pipeline_dataset *)(void *)((char *)chore -
+                                            offsetof(struct pipeline_dataset, chore));
+    struct source_spec spec = {.samples = dataset->config.source.samples,
+                               .bytes = dataset->config.source.bytes};
+    _Static_assert(sizeof spec.kind == sizeof dataset->config.source.kind, "one size of kinds");
+    _Static_assert(sizeof spec.path == sizeof dataset->config.source.path, "one size of paths");
+    memcpy(spec.kind, dataset->config.source.kind, sizeof spec.kind);
+    memcpy(spec.path, dataset->config.source.path, sizeof spec.path);
+    dataset->list_error = (struct err){0};
+    int rc = source_open(&spec, &dataset->listed, &dataset->list_error);
+    if (rc < 0) {
+        dataset->listed = NULL;
+        dataset->list_error.code = rc;
+    }
+}
+
+/* Without fields of its own, every part comes raw under its own name. */
+static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
+{
+    dataset->field_count = dataset->config.field_count;
+    memcpy(dataset->fields, dataset->config.fields, sizeof dataset->fields);
+    if (dataset->field_count > 0)
+        return 0;
+    const char *names[FIELD_MAX];
+    uint32_t count = source_part_names(dataset->source, names, FIELD_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct field_spec *field = &dataset->fields[i];
+        *field = (struct field_spec){.dtype = FIELD_DTYPE_UINT8, .from_count = 1};
+        strncpy(field->name, names[i], sizeof field->name - 1);
+        strncpy(field->from[0], names[i], sizeof field->from[0] - 1);
+        bool is_class = strcmp(names[i], "cls") == 0;
+        memcpy(field->decoder, is_class ? "class" : "raw", is_class ? 6 : 4);
+        if (is_class)
+            field->dtype = FIELD_DTYPE_INT64;
+        else
+            field->bytes = dataset->config.source.bytes;
+        if (field_finish(field, reterr) < 0)
+            return err_prefix(reterr, "no preset and no fields, so every part comes raw: ");
+    }
+    dataset->field_count = count;
+    return 0;
+}
+
+static void list_done(struct chore *chore)
+{
+    struct pipeline_dataset *dataset =
+        (struct pipeline_dataset *)(void *)((char *)chore -
+                                            offsetof(struct pipeline_dataset, chore));
+    const char *name = dataset->config.name;
+    dataset->source = dataset->listed;
+    dataset->listed = NULL;
+    if (dataset->source && fields_make(dataset, &dataset->list_error) < 0) {
+        source_close(dataset->source);
+        dataset->source = NULL;
+    }
+    dataset->state = dataset->source ? DATASET_LISTED : DATASET_FAILED;
+    if (dataset->source) {
+        const struct source_counts *counts = source_counts(dataset->source);
+        log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
+                 (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
+    }
+    while (dataset->waiting) {
+        struct pipeline_stream *stream = dataset->waiting;
+        dataset->waiting = stream->next_waiting;
+        pipeline_stream_listed(stream);
+    }
+}
+
+static void list_start(struct pipeline_dataset *dataset)
+{
+    dataset->state = DATASET_LISTING;
+    dataset->chore.work = list_work;
+    dataset->chore.done = list_done;
+    chores_add(dataset->pipeline->chores, &dataset->chore);
+}
+
+void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream)
+{
+    bool first = dataset->users++ == 0;
+    if (first && (dataset->state == DATASET_LISTED || dataset->state == DATASET_FAILED)) {
+        source_close(dataset->source); /* the files may be others by now */
+        dataset->source = NULL;
+        dataset->state = DATASET_NOT_LISTED;
+    }
+    if (dataset->state == DATASET_LISTED || (dataset->state == DATASET_FAILED && !first)) {
+        pipeline_stream_listed(stream);
+        return;
+    }
+    stream->next_waiting = dataset->waiting;
+    dataset->waiting = stream;
+    if (dataset->state == DATASET_NOT_LISTED)
+        list_start(dataset);
+}
+
+static void dataset_free(struct pipeline_dataset *dataset)
+{
+    source_close(dataset->source);
+    source_close(dataset->listed);
+    free(dataset->yaml);
+    free(dataset);
+}
+
+/* One that a rank brought is kept a while for its other ranks and for its return; the oldest unused
+ * one goes when there are too many. */
+static void trim(struct pipeline *pipeline)
+{
+    uint32_t count = 0;
+    struct pipeline_dataset **oldest = NULL;
+    for (struct pipeline_dataset **at = &pipeline->datasets; *at; at = &(*at)->next) {
+        if (!(*at)->yaml)
+            continue;
+        count++;
+        if ((*at)->users == 0 && (*at)->state != DATASET_LISTING)
+            oldest = at; /* new ones stand in front */
+    }
+    if (count > PIPELINE_INLINE_MAX && oldest) {
+        struct pipeline_dataset *gone = *oldest;
+        *oldest = gone->next;
+        dataset_free(gone);
+    }
+}
+
+void pipeline_dataset_leave(struct pipeline_dataset *dataset)
+{
+    dataset->users--;
+    trim(dataset->pipeline);
+}
+
+void pipeline_dataset_free_all(struct pipeline *pipeline)
+{
+    while (pipeline->datasets) {
+        struct pipeline_dataset *next = pipeline->datasets->next;
+        dataset_free(pipeline->datasets);
+        pipeline->datasets = next;
+    }
+}
+
+static struct pipeline_dataset *add(struct pipeline *pipeline, const struct config_dataset *config,
+                                    const char *yaml, struct err *reterr)
+{
+    struct pipeline_dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset && yaml)
+        dataset->yaml = strdup(yaml);
+    if (!dataset || (yaml && !dataset->yaml)) {
+        free(dataset);
+        err_set(reterr, -ENOMEM, "no memory for a dataset");
+        return NULL;
+    }
+    dataset->pipeline = pipeline;
+    dataset->config = *config;
+    dataset->next = pipeline->datasets;
+    pipeline->datasets = dataset;
+    return dataset;
+}
+
+static struct pipeline_dataset *get_inline(struct pipeline *pipeline, const char *yaml,
+                                           struct err *reterr)
+{
+    if (!pipeline->params.is_private) {
+        err_set(reterr, -EACCES,
+                "this daemon serves the datasets of its configuration only; a folder of one's own "
+                "is served by a private "
+                "daemon (--private)");
+        return NULL;
+    }
+    if (strlen(yaml) > PIPELINE_YAML_MAX) {
+        err_set(reterr, -EINVAL, "the dataset's YAML is longer than %d bytes", PIPELINE_YAML_MAX);
+        return NULL;
+    }
+    for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)
+        if (dataset->yaml && strcmp(dataset->yaml, yaml) == 0)
+            return dataset;
+    struct config_dataset *config = calloc(1, sizeof *config);
+    struct config_complaints *complaints = calloc(1, sizeof *complaints);
+    struct pipeline_dataset *dataset = NULL;
+    if (!config || !complaints)
+        err_set(reterr, -ENOMEM, "no memory for a dataset");
+    else if (config_dataset_read(yaml, strlen(yaml), "dataset", pipeline->params.config, config,
+                                 complaints) < 0)
+        err_set(reterr, -EINVAL, "%s",
+                complaints->count > 0 ? complaints->lines[0] : "the dataset is not valid");
+    else
+        dataset = add(pipeline, config, yaml, reterr);
+    if (dataset && !dataset->config.name[0])
+        memcpy(dataset->config.name, "(given)", sizeof "(given)");
+    free(config);
+    free(complaints);
+    return dataset;
+}
+
+struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
+                                              const struct pipeline_open *open, struct err *reterr)
+{
+    if (open->dataset_yaml[0])
+        return get_inline(pipeline, open->dataset_yaml, reterr);
+    const struct config_dataset *config =
+        config_dataset_find(pipeline->params.config, open->dataset);
+    if (!config) {
+        const char *near = config_dataset_nearest(pipeline->params.config, open->dataset);
+        err_set(reterr, -ENOENT, "there is no dataset '%s'%s%s%s", open->dataset,
+                near[0] ? "; did you mean '" : "", near, near[0] ? "'?" : "");
+        return NULL;
+    }
+    for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)
+        if (!dataset->yaml && strcmp(dataset->config.name, config->name) == 0)
+            return dataset;
+    return add(pipeline, config, NULL, reterr);
+}
+
+static void source_text(const struct config_source *source, char *text, size_t bytes)
+{
+    if (source->samples > 0)
+        snprintf(text, bytes, "%s:%llu samples of %llu bytes", source->kind,
+                 (unsigned long long)source->samples, (unsigned long long)source->bytes);
+    else
+        snprintf(text, bytes, "%s:%.490s", source->kind, source->path);
+}
+
+static const char *state_name(enum dataset_state state)
+{
+    static const char *const names[] = {"not-listed", "listing", "listed", "failed"};
+    return names[state];
+}
+
+bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
+                             struct pipeline_dataset_status *ret_status)
+{
+    const struct config *config = pipeline->params.config;
+    const struct config_dataset *from =
+        index < config->dataset_count ? &config->datasets[index] : NULL;
+    const struct pipeline_dataset *dataset = pipeline->datasets;
+    uint32_t skip = from ? 0 : index - config->dataset_count;
+    for (; dataset; dataset = dataset->next) {
+        if (from && !dataset->yaml && strcmp(dataset->config.name, from->name) == 0)
+            break;
+        if (!from && dataset->yaml && skip-- == 0)
+            break;
+    }
+    if (!from && !dataset)
+        return false;
+    const struct config_dataset *shown = dataset ? &dataset->config : from;
+    *ret_status = (struct pipeline_dataset_status){
+        .name = shown->name,
+        .state = state_name(dataset ? dataset->state : DATASET_NOT_LISTED),
+        .note = "",
+        .field_count = dataset && dataset->source ? dataset->field_count : shown->field_count,
+        .fields = dataset && dataset->source ? dataset->fields : shown->fields};
+    source_text(&shown->source, ret_status->source, sizeof ret_status->source);
+    if (dataset && dataset->state == DATASET_FAILED)
+        ret_status->note = dataset->list_error.text;
+    if (dataset && dataset->source) {
+        const struct source_counts *counts = source_counts(dataset->source);
+        ret_status->samples = counts->samples;
+        ret_status->classes = counts->classes;
+        ret_status->ignored = counts->ignored;
+        ret_status->note = counts->note;
+    }
+    return true;
+}

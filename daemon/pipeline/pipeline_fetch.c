@@ -1,0 +1,174 @@
+/* Reads for the core: gives them to the fetch engine, tells a sample's fault from an outage, tries
+ * an outage again with growing pauses and fails the stream when it does not end. Conductor role. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "pipeline/pipeline_state.h"
+
+enum {
+    STORAGE_TRIES = 5,     /* of a read that the storage fails */
+    FIRST_PAUSE_MS = 50,   /* doubled each time */
+    RESOURCE_SECONDS = 60, /* how long descriptors or memory may be short */
+    RESOURCE_PAUSE_MS = 100,
+    RESULTS_MAX = 64,
+    FAULTS_LOGGED_MAX = 20 /* of a stream; the others are counted */
+};
+static const uint64_t NS_PER_MS = 1000000;
+
+static struct pipeline_request *request_of(struct pipeline *pipeline, uint64_t ticket)
+{
+    return &pipeline->requests[(uint32_t)ticket % PIPELINE_OPS_MAX];
+}
+
+void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command)
+{
+    struct pipeline_stream *stream = pipeline->streams[command->stream];
+    struct source_sample sample;
+    source_sample(stream->dataset->source, command->id, &sample);
+    uint32_t number = pipeline_row_file(stream, &sample);
+    ASSERT(number < sample.part_count);
+    const struct source_part *part = &sample.parts[number];
+    struct pipeline_request *request = request_of(pipeline, command->ticket);
+    *request = (struct pipeline_request){
+        .fetch = {.ticket = command->ticket,
+                  .root_fd = part->root_fd,
+                  .path = part->path,
+                  .offset = 0,
+                  .bytes = part->bytes,
+                  .file_bytes = part->bytes,
+                  .mtime_ns = part->mtime_ns,
+                  .into = (uint8_t *)pipeline->arena.base + command->blob_offset}};
+    int rc = fetch_submit(pipeline->fetch, &request->fetch);
+    ASSERT(rc == 0); /* the core keeps to the depth */
+}
+
+static bool is_shortage(const struct fetch_result *result)
+{
+    return result->class_number == SPDL_CLASS_RESOURCE || result->code == -EMFILE ||
+           result->code == -ENFILE || result->code == -ENOMEM;
+}
+
+/* What the storage does, as against what the sample is. */
+static bool is_outage(const struct fetch_result *result)
+{
+    return is_shortage(result) || (result->class_number == SPDL_CLASS_IO_ERROR &&
+                                   (result->code == -EIO || result->code == -ESTALE ||
+                                    result->code == -ETIMEDOUT || result->code == -EHOSTDOWN ||
+                                    result->code == -ENOTCONN || result->code == -EREMOTEIO));
+}
+
+/* True when the read is to be tried again; the time is then set. */
+static bool pause_before(struct pipeline_request *request, const struct fetch_result *result,
+                         uint64_t now_ns)
+{
+    if (request->tries == 0)
+        request->first_ns = now_ns;
+    request->code = result->code;
+    uint64_t pause_ms = RESOURCE_PAUSE_MS;
+    if (is_shortage(result)) {
+        if (now_ns - request->first_ns > RESOURCE_SECONDS * 1000 * NS_PER_MS)
+            return false;
+    } else {
+        if (request->tries + 1 >= STORAGE_TRIES)
+            return false;
+        pause_ms = (uint64_t)FIRST_PAUSE_MS << request->tries;
+    }
+    request->tries++;
+    request->again_ns = now_ns + pause_ms * NS_PER_MS;
+    return true;
+}
+
+static void fault_words(const struct fetch_result *result, char *text, size_t bytes)
+{
+    if (result->class_number == SPDL_CLASS_CHANGED)
+        snprintf(text, bytes, "the file has another size or time than when it was listed");
+    else if (result->class_number == SPDL_CLASS_EMPTY)
+        snprintf(text, bytes, "the file is empty");
+    else
+        snprintf(text, bytes, "the file cannot be read: %s", strerror(-result->code));
+}
+
+static void stream_fails(struct pipeline *pipeline, struct pipeline_stream *stream,
+                         const struct pipeline_request *request, const struct fetch_result *result)
+{
+    snprintf(stream->end_message, sizeof stream->end_message, "reading %s failed %u times: %s",
+             request->fetch.path, request->tries + 1, strerror(-result->code));
+    log_line(LOG_LEVEL_ERROR, "dataset %s: %s", stream->dataset->config.name, stream->end_message);
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
+                                   .stream = stream->number,
+                                   .code = result->code < 0 ? result->code : -EIO,
+                                   .class_number = is_shortage(result) ? SPDL_CLASS_RESOURCE
+                                                                       : SPDL_CLASS_IO_ERROR};
+    pipeline_core_feed(pipeline->core, &event, NULL);
+}
+
+static void finish(struct pipeline *pipeline, const struct pipeline_request *request,
+                   const struct fetch_result *result)
+{
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_FETCHED,
+                                   .ticket = result->ticket,
+                                   .class_number = (enum spdl_class)result->class_number};
+    struct pipeline_row_ref ref;
+    int rc = pipeline_core_feed(pipeline->core, &event, &ref);
+    ASSERT(rc == 0); /* the engine is ours: one result for each request */
+    if (result->class_number == SPDL_CLASS_OK || ref.orphan)
+        return;
+    struct pipeline_stream *stream = pipeline->streams[ref.stream];
+    char words[160];
+    fault_words(result, words, sizeof words);
+    struct sink_note note = {.class_number = (enum spdl_class)result->class_number,
+                             .message = words};
+    sink_note(stream->sink, ref.slot, ref.row, &note);
+    if (stream->faults_logged++ < FAULTS_LOGGED_MAX)
+        log_line(LOG_LEVEL_WARNING, "dataset %s: %s: %s: %s", stream->dataset->config.name,
+                 request->fetch.path, spdl_class_name(result->class_number), words);
+}
+
+static void take_one(struct pipeline *pipeline, const struct fetch_result *result)
+{
+    struct pipeline_request *request = request_of(pipeline, result->ticket);
+    if (is_outage(result)) {
+        struct pipeline_row_ref ref;
+        bool wanted =
+            pipeline_core_ticket_ref(pipeline->core, result->ticket, &ref) == 0 && !ref.orphan;
+        if (wanted && pause_before(request, result, loop_now_ns())) {
+            pipeline->retry_count++;
+            return;
+        }
+        if (wanted)
+            stream_fails(pipeline, pipeline->streams[ref.stream], request, result);
+    }
+    finish(pipeline, request, result);
+}
+
+void pipeline_fetch_take(struct pipeline *pipeline)
+{
+    struct fetch_result results[RESULTS_MAX];
+    uint32_t count;
+    while ((count = fetch_reap(pipeline->fetch, results, RESULTS_MAX)) > 0)
+        for (uint32_t i = 0; i < count; i++)
+            take_one(pipeline, &results[i]);
+}
+
+int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns)
+{
+    int64_t wait_ns = -1;
+    for (uint32_t i = 0; pipeline->retry_count > 0 && i < PIPELINE_OPS_MAX; i++) {
+        struct pipeline_request *request = &pipeline->requests[i];
+        if (request->again_ns == 0)
+            continue;
+        if (request->again_ns > now_ns) {
+            int64_t left = (int64_t)(request->again_ns - now_ns);
+            wait_ns = wait_ns < 0 || left < wait_ns ? left : wait_ns;
+            continue;
+        }
+        request->again_ns = 0;
+        pipeline->retry_count--;
+        int rc = fetch_submit(pipeline->fetch, &request->fetch);
+        ASSERT(rc == 0); /* its place in the depth was kept */
+    }
+    return wait_ns;
+}

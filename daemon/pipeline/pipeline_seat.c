@@ -1,0 +1,233 @@
+/* Seats: one worker for each user whose ranks have streams. Starts them, buries the dead, starts
+ * them again, and takes what they report. Conductor role. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "pipeline/pipeline_state.h"
+
+enum { FIRST_PAUSE_MS = 100, PAUSE_DOUBLINGS_MAX = 5, FAULTS_LOGGED_MAX = 20 };
+static const uint64_t NS_PER_MS = 1000000;
+
+int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat, struct err *reterr)
+{
+    uint32_t free_seat = UINT32_MAX, idle_seat = UINT32_MAX;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        const struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->used && seat->uid == uid) {
+            *ret_seat = i;
+            return 0;
+        }
+        if (!seat->used && free_seat == UINT32_MAX)
+            free_seat = i;
+        if (seat->used && seat->streams == 0 && idle_seat == UINT32_MAX)
+            idle_seat = i;
+    }
+    if (free_seat == UINT32_MAX && idle_seat != UINT32_MAX) {
+        struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN, .worker = idle_seat};
+        pipeline_worker_stop(pipeline->seats[idle_seat].worker);
+        pipeline_core_feed(pipeline->core, &event, NULL);
+        free_seat = idle_seat;
+    }
+    if (free_seat == UINT32_MAX)
+        return err_set(reterr, -EMFILE, "%d users have streams, more are not served",
+                       PIPELINE_WORKERS_MAX);
+    pipeline->seats[free_seat] = (struct pipeline_seat){.used = true, .uid = uid};
+    *ret_seat = free_seat;
+    return 0;
+}
+
+/* --- what workers report --- */
+
+static void on_ready(void *context, uint32_t worker)
+{
+    struct pipeline *pipeline = context;
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_UP, .worker = worker};
+    pipeline->seats[worker].was_ready = true;
+    pipeline->seats[worker].failed_starts = 0;
+    pipeline_core_feed(pipeline->core, &event, NULL);
+}
+
+static void feed_stream(struct pipeline *pipeline, uint32_t worker, uint32_t stream,
+                        enum pipeline_event_kind kind)
+{
+    struct pipeline_event event = {.kind = kind, .stream = stream};
+    if (stream >= PIPELINE_STREAMS_MAX || !pipeline->streams[stream] ||
+        pipeline->streams[stream]->worker != worker ||
+        pipeline_core_feed(pipeline->core, &event, NULL) < 0)
+        log_line(LOG_LEVEL_WARNING, "a worker spoke of stream %u, which is not in question",
+                 stream);
+}
+
+static void on_attached(void *context, uint32_t worker, uint32_t stream)
+{
+    feed_stream(context, worker, stream, PIPELINE_EVENT_ATTACHED);
+}
+
+static void on_detached(void *context, uint32_t worker, uint32_t stream)
+{
+    feed_stream(context, worker, stream, PIPELINE_EVENT_DETACHED);
+}
+
+static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_ref *ref,
+                      const struct sink_note *note)
+{
+    if (stream->faults_logged++ >= FAULTS_LOGGED_MAX)
+        return;
+    struct pipeline_row_view row;
+    struct source_sample sample;
+    pipeline_core_row(stream->pipeline->core, ref->stream, ref->slot, ref->row, &row);
+    source_sample(stream->dataset->source, row.id, &sample);
+    log_line(LOG_LEVEL_WARNING, "dataset %s: %.*s: %s: %s", stream->dataset->config.name,
+             (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number), note->message);
+}
+
+static void on_finished(void *context, uint32_t worker,
+                        const struct spdl_work_completion *completion)
+{
+    struct pipeline *pipeline = context;
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_DECODED,
+                                   .worker = worker,
+                                   .ticket = completion->ticket,
+                                   .class_number = (enum spdl_class)completion->class_number,
+                                   .cost_ns = completion->cost_ns};
+    struct pipeline_row_ref ref;
+    if (pipeline_core_feed(pipeline->core, &event, &ref) < 0) {
+        log_line(LOG_LEVEL_WARNING, "a worker finished a row that it was not given");
+        return;
+    }
+    if (ref.orphan)
+        return;
+    struct pipeline_stream *stream = pipeline->streams[ref.stream];
+    struct sink_note note = {.class_number = event.class_number,
+                             .has_draws = (completion->flags & SPDL_WORK_DRAWS) != 0,
+                             .hflip = (completion->flags & SPDL_WORK_HFLIP) != 0,
+                             .vflip = (completion->flags & SPDL_WORK_VFLIP) != 0,
+                             .message = completion->message};
+    memcpy(note.crop, completion->crop, sizeof note.crop);
+    char words[SPDL_WORK_MESSAGE_BYTES + 40];
+    if (note.class_number != SPDL_CLASS_OK && completion->byte_offset != UINT64_MAX) {
+        snprintf(words, sizeof words, "%s, at byte %llu", completion->message,
+                 (unsigned long long)completion->byte_offset);
+        note.message = words;
+    }
+    sink_note(stream->sink, ref.slot, ref.row, &note);
+    if (note.class_number != SPDL_CLASS_OK)
+        log_fault(stream, &ref, &note);
+}
+
+static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t *suspects,
+                    uint32_t suspect_count, const char *how)
+{
+    struct pipeline *pipeline = context;
+    struct pipeline_seat *seat = &pipeline->seats[worker];
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN,
+                                   .worker = worker,
+                                   .crashed = crashed,
+                                   .suspects = suspects,
+                                   .suspect_count = suspect_count};
+    seat->dead = true;
+    snprintf(seat->note, sizeof seat->note, "%s", how);
+    log_line(LOG_LEVEL_WARNING, "a worker is gone: %s; %u rows were at work", how, suspect_count);
+    pipeline_core_feed(pipeline->core, &event, NULL);
+}
+
+static const struct pipeline_worker_ops worker_ops = {.ready = on_ready,
+                                                      .attached = on_attached,
+                                                      .detached = on_detached,
+                                                      .finished = on_finished,
+                                                      .died = on_died};
+
+/* --- starting and burying --- */
+
+static void later(struct pipeline_seat *seat, uint64_t now_ns)
+{
+    uint32_t doublings =
+        seat->failed_starts < PAUSE_DOUBLINGS_MAX ? seat->failed_starts : PAUSE_DOUBLINGS_MAX;
+    seat->start_ns = now_ns + ((uint64_t)FIRST_PAUSE_MS << doublings) * NS_PER_MS;
+    seat->failed_starts++;
+}
+
+static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
+{
+    struct pipeline_seat *seat = &pipeline->seats[number];
+    struct pipeline_worker_params params = {.number = number,
+                                            .thread_count = pipeline->threads,
+                                            .shm_kind =
+                                                (enum spdl_shm_kind)pipeline->params.config->shm,
+                                            .arena = &pipeline->arena,
+                                            .loop = pipeline->params.loop,
+                                            .launcher = pipeline->params.launcher,
+                                            .ops = &worker_ops,
+                                            .context = pipeline};
+    struct err error;
+    seat->was_ready = false;
+    seat->dead = false;
+    if (pipeline_worker_start(&params, &seat->worker, &error) < 0) {
+        seat->worker = NULL;
+        snprintf(seat->note, sizeof seat->note, "%.150s", error.text);
+        log_line(LOG_LEVEL_ERROR, "a worker could not be started: %s", error.text);
+        later(seat, now_ns);
+    }
+}
+
+static void bury(struct pipeline *pipeline, struct pipeline_seat *seat, uint64_t now_ns)
+{
+    pipeline_worker_stop(seat->worker);
+    seat->worker = NULL;
+    seat->dead = false;
+    pipeline->worker_restarts++;
+    if (seat->was_ready)
+        seat->start_ns = now_ns;
+    else
+        later(seat, now_ns);
+}
+
+int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns)
+{
+    int64_t wait_ns = -1;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->dead)
+            bury(pipeline, seat, now_ns);
+        if (!seat->used || seat->worker || seat->streams == 0)
+            continue;
+        if (seat->start_ns <= now_ns)
+            start(pipeline, i, now_ns);
+        if (!seat->worker) {
+            int64_t left = (int64_t)(seat->start_ns - now_ns);
+            wait_ns = wait_ns < 0 || left < wait_ns ? left : wait_ns;
+        }
+    }
+    return wait_ns;
+}
+
+void pipeline_seat_attach(struct pipeline *pipeline, struct pipeline_stream *stream)
+{
+    const struct pipeline_dataset *dataset = stream->dataset;
+    static struct worker_add message; /* large; the conductor alone uses it */
+    message = (struct worker_add){.head = {.kind = WORKER_ADD, .stream = stream->number},
+                                  .seed = stream->seed,
+                                  .data_bytes = sink_data_bytes(stream->sink),
+                                  .slot_bytes = sink_slot_bytes(stream->sink),
+                                  .slot_count = stream->slots,
+                                  .row_count = (uint32_t)(stream->batch / stream->world),
+                                  .field_count = dataset->field_count};
+    for (uint32_t f = 0; f < dataset->field_count; f++) {
+        message.field_offset[f] = sink_field_offset(stream->sink, f);
+        message.fields[f] = dataset->fields[f];
+    }
+    int rc = pipeline_worker_add(pipeline->seats[stream->worker].worker, &message,
+                                 sink_worker_fd(stream->sink));
+    if (rc == 0)
+        return;
+    snprintf(stream->end_message, sizeof stream->end_message,
+             "its segment could not be given to the worker: %s", strerror(-rc));
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
+                                   .stream = stream->number,
+                                   .code = rc,
+                                   .class_number = SPDL_CLASS_RESOURCE};
+    pipeline_core_feed(pipeline->core, &event, NULL);
+}

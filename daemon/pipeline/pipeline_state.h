@@ -1,0 +1,168 @@
+/* What the files of the pipeline share. For them alone. Owner of everything here: the conductor;
+ * chores touch only what their comment says. */
+#ifndef SPDLD_PIPELINE_STATE_H
+#define SPDLD_PIPELINE_STATE_H
+
+#include "base/chores.h"
+#include "fetch/fetch.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/pipeline_core.h"
+#include "pipeline/pipeline_worker.h"
+#include "plan/plan.h"
+#include "shm/shm_segment.h"
+#include "sink/sink.h"
+#include "source/source.h"
+
+enum { PIPELINE_INLINE_MAX = 64, PIPELINE_YAML_MAX = 65536 };
+
+enum dataset_state { DATASET_NOT_LISTED, DATASET_LISTING, DATASET_LISTED, DATASET_FAILED };
+
+/* A dataset that streams use. Its list is made when the first stream opens it, kept while one has
+ * it open, and made anew after that. */
+struct pipeline_dataset {
+    struct pipeline *pipeline;
+    struct pipeline_dataset *next;
+    struct config_dataset config;
+    char *yaml; /* of one that a rank brought; NULL: of the configuration */
+    enum dataset_state state;
+    uint32_t users; /* streams, the waiting ones too */
+    struct source *source;
+    struct chore chore; /* lists: writes listed and list_error */
+    struct source *listed;
+    struct err list_error;
+    uint32_t field_count; /* with the raw fields of a dataset that names none */
+    struct field_spec fields[FIELD_MAX];
+    struct pipeline_stream *waiting; /* for the list, linked by next_waiting */
+};
+
+enum stream_phase { STREAM_LISTING, STREAM_SEGMENTS, STREAM_OPEN };
+
+/* How the time went, for status and why. */
+struct stream_times {
+    uint64_t last_ns;
+    enum pipeline_reason reason; /* since last_ns */
+    bool starved;
+    double reason_s[PIPELINE_REASON_COUNT]; /* older time weighs less */
+    double starved_s, all_s;
+    uint64_t rate_ns, rate_samples;
+    double samples_per_s;
+};
+
+struct pipeline_stream {
+    struct pipeline *pipeline;
+    struct pipeline_dataset *dataset;
+    struct pipeline_stream *next_waiting;
+    const struct pipeline_owner *owner;
+    void *context;
+    enum stream_phase phase;
+    bool closed, unmapped; /* by the rank */
+    uint32_t number;       /* in the core and in the worker; from STREAM_SEGMENTS on */
+    uint32_t worker;
+    /* as asked */
+    bool has_seed, has_state;
+    uint64_t batch, seed, limit, step;
+    uint32_t rank, world, epoch, slots, policy;
+    struct plan_state state;
+    char job[64];
+    pid_t pid;
+    uid_t uid;
+    /* as planned */
+    struct plan_schedule schedule;
+    struct plan_id plan_id;
+    char plan_id_text[PLAN_ID_TEXT_BYTES];
+    char warning[256];
+    struct plan_permutation permutation[2]; /* of even and of odd epochs */
+    uint32_t permutation_epoch[2];
+    bool permutation_known[2];
+    uint64_t memory_bytes;
+    /* its ring */
+    struct chore chore; /* makes or destroys the sink: writes sink, sink_rc, sink_error */
+    struct sink *sink;
+    struct sink_params sink_params;
+    int sink_rc;
+    struct err sink_error;
+    char end_message[512];
+    struct stream_times times;
+    uint64_t faults_logged;
+    char last_state[PLAN_STATE_TEXT_BYTES];
+};
+
+struct pipeline_request { /* a fetch that the core asked for */
+    struct fetch_request fetch;
+    uint32_t tries;
+    uint64_t first_ns, again_ns; /* again_ns: when it is tried again; 0: it is at work */
+    int code;                    /* of the last try */
+};
+
+struct pipeline_seat { /* a place for a worker: one user's */
+    bool used;
+    uid_t uid;
+    uint32_t streams;
+    struct pipeline_worker *worker; /* NULL: not running */
+    bool dead;                      /* to be buried in the next step */
+    bool was_ready;
+    uint32_t failed_starts;
+    uint64_t start_ns; /* when it may be started again */
+    char note[160];    /* of its last death */
+};
+
+struct pipeline {
+    struct pipeline_params params;
+    struct pipeline_core *core;
+    struct chores *chores;
+    struct fetch *fetch;
+    char engine_note[256];
+    struct loop_source *chores_source, *fetch_source;
+    struct spdl_shm_segment arena;
+    uint64_t generation, memory_limit;
+    uint32_t threads, fetch_depth;
+    struct pipeline_dataset *datasets;
+    struct pipeline_stream *streams[PIPELINE_STREAMS_MAX]; /* by number */
+    uint32_t stream_count;
+    struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
+    uint32_t retry_count;                               /* requests with again_ns */
+    struct pipeline_seat seats[PIPELINE_WORKERS_MAX];
+    uint64_t worker_restarts;
+    uint64_t counted_ns; /* when times were last counted */
+};
+
+/* pipeline_dataset.c */
+struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
+                                              const struct pipeline_open *open, struct err *reterr);
+/* Adds the stream as a user; it goes on by pipeline_stream_listed, perhaps at once. */
+void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream);
+void pipeline_dataset_leave(struct pipeline_dataset *dataset);
+void pipeline_dataset_free_all(struct pipeline *pipeline);
+
+/* pipeline_stream.c */
+void pipeline_stream_listed(struct pipeline_stream *stream);
+void pipeline_stream_forget(
+    struct pipeline_stream *stream); /* the core forgot it: its memory goes */
+
+/* pipeline_row.c: what a sample of a stream is made from */
+void pipeline_row_lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+                         struct pipeline_sample *ret_sample);
+/* Number of the sample's part that is a file some field needs; UINT32_MAX: none. */
+uint32_t pipeline_row_file(const struct pipeline_stream *stream,
+                           const struct source_sample *sample);
+void pipeline_row_command(const struct pipeline_stream *stream,
+                          const struct pipeline_command *command,
+                          struct spdl_work_command *ret_work);
+void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot);
+
+/* pipeline_fetch.c */
+void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command);
+void pipeline_fetch_take(struct pipeline *pipeline);
+int64_t pipeline_fetch_again(struct pipeline *pipeline,
+                             uint64_t now_ns); /* until the next retry; negative: none */
+
+/* pipeline_seat.c: workers */
+int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat,
+                       struct err *reterr);
+int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns);
+void pipeline_seat_attach(struct pipeline *pipeline, struct pipeline_stream *stream);
+
+/* pipeline_why.c */
+void pipeline_why_count(struct pipeline *pipeline, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,353 @@
+/* Streams: from a request to a ring, and back to nothing. Opening goes through the dataset's list,
+ * the plan and the segments; the slow ones of these are chores, and a rank may leave at any point
+ * between. Conductor role. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/log.h"
+#include "pipeline/pipeline_state.h"
+
+static void stream_free(struct pipeline_stream *stream)
+{
+    pipeline_dataset_leave(stream->dataset);
+    free(stream);
+}
+
+/* The end of a stream that never was: the owner is told unless it has left. */
+static void refuse(struct pipeline_stream *stream, const struct err *error,
+                   enum spdl_class class_number)
+{
+    if (!stream->closed)
+        stream->owner->refused(stream->context, error, class_number);
+    stream_free(stream);
+}
+
+/* --- the plan --- */
+
+static int place_from_state(struct pipeline_stream *stream, struct err *reterr)
+{
+    const struct plan_state *state = &stream->state;
+    if (state->plan_id.high != stream->plan_id.high || state->plan_id.low != stream->plan_id.low) {
+        char theirs[PLAN_ID_TEXT_BYTES];
+        plan_id_text(state->plan_id, theirs);
+        return err_set(reterr, -ESTALE,
+                       "the state is of another plan (%s) than this one (%s): the dataset's files, "
+                       "its order, `last` or its "
+                       "fields are not those it was saved with",
+                       theirs, stream->plan_id_text);
+    }
+    if (stream->has_seed && stream->seed != state->seed)
+        return err_set(reterr, -EINVAL,
+                       "seed %" PRIu64 " contradicts the state, which has seed %" PRIu64,
+                       stream->seed, state->seed);
+    stream->seed = state->seed;
+    stream->schedule.start_epoch = state->epoch;
+    stream->schedule.start_position = state->position;
+    stream->schedule.start_step = state->step;
+    if (state->decode_version != PLAN_DECODE_VERSION)
+        snprintf(
+            stream->warning, sizeof stream->warning,
+            "the state was saved with decode version %u, this daemon has %d: pixels may differ",
+            state->decode_version, PLAN_DECODE_VERSION);
+    return 0;
+}
+
+static int place_from_step(struct pipeline_stream *stream, struct err *reterr)
+{
+    uint64_t steps = plan_steps(stream->schedule.samples, stream->batch, stream->schedule.last);
+    if (steps > 0 && stream->step >= steps)
+        return err_set(reterr, -ERANGE,
+                       "step %" PRIu64 " is beyond the epoch: it has %" PRIu64
+                       " steps, 0 … %" PRIu64,
+                       stream->step, steps, steps - 1);
+    stream->schedule.start_epoch = stream->epoch;
+    stream->schedule.start_step = stream->step;
+    stream->schedule.start_position = steps > 0 ? stream->step * stream->batch : 0;
+    return 0;
+}
+
+static int plan_make(struct pipeline_stream *stream, struct err *reterr)
+{
+    const struct pipeline_dataset *dataset = stream->dataset;
+    struct plan_id dataset_id;
+    source_id(dataset->source, &dataset_id.high, &dataset_id.low);
+    int rc = plan_id_make(dataset_id, dataset->config.shuffle, dataset->config.last,
+                          dataset->fields, dataset->field_count, &stream->plan_id, reterr);
+    if (rc < 0)
+        return rc;
+    plan_id_text(stream->plan_id, stream->plan_id_text);
+    stream->schedule = (struct plan_schedule){.samples = source_counts(dataset->source)->samples,
+                                              .batch = stream->batch,
+                                              .world = stream->world,
+                                              .rank = stream->rank,
+                                              .last = dataset->config.last};
+    if (!stream->has_seed && !stream->has_state)
+        stream->seed = dataset->config.seed;
+    rc = stream->has_state ? place_from_state(stream, reterr) : place_from_step(stream, reterr);
+    if (rc < 0)
+        return rc;
+    rc = plan_schedule_check(&stream->schedule, reterr);
+    if (rc < 0)
+        return rc;
+    if (stream->batch / stream->world > PIPELINE_ROWS_MAX)
+        return err_set(reterr, -EINVAL,
+                       "%" PRIu64 " rows for a rank are more than %d: use a smaller batch",
+                       stream->batch / stream->world, PIPELINE_ROWS_MAX);
+    return 0;
+}
+
+/* --- the segments --- */
+
+static void sink_work(struct chore *chore)
+{
+    struct pipeline_stream *stream =
+        (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
+    stream->sink_rc = sink_create(&stream->sink_params, &stream->sink, &stream->sink_error);
+}
+
+static void answer(struct pipeline_stream *stream)
+{
+    struct plan_batch first;
+    plan_batch_at(&stream->schedule, 0, &first);
+    struct pipeline_opened opened = {
+        .number = stream->number,
+        .control_bytes = sink_control_bytes(stream->sink),
+        .data_bytes = sink_data_bytes(stream->sink),
+        .samples = stream->schedule.samples,
+        .steps_per_epoch =
+            plan_steps(stream->schedule.samples, stream->batch, stream->schedule.last),
+        .epoch = first.epoch,
+        .step = first.step,
+        .plan_id = stream->plan_id_text,
+        .seed = stream->seed,
+        .warning = stream->warning};
+    sink_rank_fds(stream->sink, opened.fds);
+    stream->owner->opened(stream->context, &opened);
+}
+
+static void sink_done(struct chore *chore)
+{
+    struct pipeline_stream *stream =
+        (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
+    struct pipeline *pipeline = stream->pipeline;
+    struct pipeline_event event = {.stream = stream->number};
+    stream->phase = STREAM_OPEN;
+    if (stream->sink_rc < 0 && !stream->closed) {
+        stream->owner->refused(stream->context, &stream->sink_error, SPDL_CLASS_RESOURCE);
+        stream->closed = stream->unmapped = true;
+    }
+    if (stream->closed) { /* the core forgets it, then so do we */
+        event.kind = stream->unmapped ? PIPELINE_EVENT_UNMAPPED : PIPELINE_EVENT_CLOSE;
+        pipeline_core_feed(pipeline->core, &event, NULL);
+        return;
+    }
+    event.kind = PIPELINE_EVENT_START;
+    pipeline_core_feed(pipeline->core, &event, NULL);
+    answer(stream);
+    if (!stream->closed)
+        sink_rank_fds_sent(stream->sink);
+}
+
+static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
+{
+    struct pipeline *pipeline = stream->pipeline;
+    const struct pipeline_dataset *dataset = stream->dataset;
+    const struct source_counts *counts = source_counts(dataset->source);
+    stream->sink_params =
+        (struct sink_params){.fields = dataset->fields,
+                             .field_count = dataset->field_count,
+                             .slot_count = stream->slots,
+                             .row_count = (uint32_t)(stream->batch / stream->world),
+                             .key_bytes = counts->longest_key_bytes,
+                             .generation = pipeline->generation,
+                             .shm_kind = pipeline->params.config->shm};
+    stream->memory_bytes = sink_memory_bytes(&stream->sink_params);
+    struct pipeline_stream_params params = {.schedule = stream->schedule,
+                                            .slot_count = stream->slots,
+                                            .worker = stream->worker,
+                                            .policy = stream->policy,
+                                            .limit = stream->limit,
+                                            .memory_bytes = stream->memory_bytes};
+    uint64_t free_bytes = 0;
+    int rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
+    if (rc == -ENOSPC)
+        return err_set(reterr, rc,
+                       "memory is short: the stream needs %" PRIu64 " bytes (%u slots of %" PRIu64
+                       "), %" PRIu64 " of the limit of %" PRIu64
+                       " are free; ask for fewer slots or a smaller batch, or raise `memory`",
+                       stream->memory_bytes, stream->slots, stream->memory_bytes / stream->slots,
+                       free_bytes, pipeline->memory_limit);
+    if (rc == -EMFILE)
+        return err_set(reterr, rc, "%d streams are open, more are not served",
+                       PIPELINE_STREAMS_MAX);
+    if (rc < 0)
+        return err_set(reterr, rc, "the stream could not be opened: %s", strerror(-rc));
+    stream->sink_params.stream_id = stream->number;
+    stream->phase = STREAM_SEGMENTS;
+    pipeline->streams[stream->number] = stream;
+    pipeline->stream_count++;
+    pipeline->seats[stream->worker].streams++;
+    stream->chore.work = sink_work;
+    stream->chore.done = sink_done;
+    chores_add(pipeline->chores, &stream->chore);
+    return 0;
+}
+
+void pipeline_stream_listed(struct pipeline_stream *stream)
+{
+    struct err error = {0};
+    if (stream->closed) {
+        stream_free(stream);
+        return;
+    }
+    if (!stream->dataset->source) {
+        error = stream->dataset->list_error;
+        refuse(stream, &error, error.code == -ENOMEM ? SPDL_CLASS_RESOURCE : SPDL_CLASS_IO_ERROR);
+        return;
+    }
+    int rc = plan_make(stream, &error);
+    if (rc == 0)
+        rc = pipeline_seat_find(stream->pipeline, stream->uid, &stream->worker, &error);
+    if (rc == 0)
+        rc = segments_begin(stream, &error);
+    if (rc < 0)
+        refuse(stream, &error,
+               rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE ? SPDL_CLASS_RESOURCE
+                                                               : SPDL_CLASS_OK);
+}
+
+/* --- what control calls --- */
+
+static int check_open(const struct pipeline_open *open, struct err *reterr)
+{
+    uint32_t world = open->world > 0 ? open->world : 1;
+    if (open->batch == 0)
+        return err_set(reterr, -EINVAL, "a batch of 0 samples is none: ask for at least 1");
+    if (open->batch % world != 0)
+        return err_set(reterr, -EINVAL, "batch %" PRIu64 " is not divisible by world %u",
+                       open->batch, world);
+    if (open->rank >= world)
+        return err_set(reterr, -EINVAL, "rank %u is not below world %u", open->rank, world);
+    if (open->slots != 0 && (open->slots < 2 || open->slots > PIPELINE_SLOTS_MAX))
+        return err_set(reterr, -EINVAL, "%u slots: 2 … %d are possible", open->slots,
+                       PIPELINE_SLOTS_MAX);
+    return 0;
+}
+
+static int stream_fill(struct pipeline_stream *stream, const struct pipeline_open *open,
+                       struct err *reterr)
+{
+    stream->batch = open->batch;
+    stream->rank = open->rank;
+    stream->world = open->world > 0 ? open->world : 1;
+    stream->has_seed = open->has_seed;
+    stream->seed = open->seed;
+    stream->epoch = open->epoch;
+    stream->step = open->step;
+    stream->limit = open->limit;
+    stream->slots = open->slots > 0 ? open->slots : stream->pipeline->params.config->slots;
+    stream->pid = open->pid;
+    stream->uid = open->uid;
+    snprintf(stream->job, sizeof stream->job, "%s", open->job);
+    stream->policy = stream->dataset->config.policy;
+    if (open->on_error[0] && config_policy_read(open->on_error, &stream->policy, reterr) < 0)
+        return -EINVAL;
+    stream->has_state = open->state[0] != 0;
+    if (stream->has_state)
+        return plan_state_decode(open->state, strlen(open->state), &stream->state, reterr);
+    return 0;
+}
+
+int pipeline_open(struct pipeline *pipeline, const struct pipeline_open *open,
+                  const struct pipeline_owner *owner, void *context,
+                  struct pipeline_stream **ret_stream, struct err *reterr)
+{
+    int rc = check_open(open, reterr);
+    if (rc < 0)
+        return rc;
+    struct pipeline_dataset *dataset = pipeline_dataset_get(pipeline, open, reterr);
+    if (!dataset)
+        return reterr->code;
+    struct pipeline_stream *stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return err_set(reterr, -ENOMEM, "no memory for a stream");
+    stream->pipeline = pipeline;
+    stream->dataset = dataset;
+    stream->owner = owner;
+    stream->context = context;
+    rc = stream_fill(stream, open, reterr);
+    if (rc < 0) {
+        free(stream);
+        return rc;
+    }
+    *ret_stream = stream;
+    pipeline_dataset_join(dataset, stream);
+    return 0;
+}
+
+int pipeline_release(struct pipeline_stream *stream, uint64_t sequence)
+{
+    if (stream->phase != STREAM_OPEN || stream->closed)
+        return -EPROTO;
+    struct pipeline_event event = {
+        .kind = PIPELINE_EVENT_RELEASE, .stream = stream->number, .sequence = sequence};
+    struct pipeline_row_ref ref;
+    int rc = pipeline_core_feed(stream->pipeline->core, &event, &ref);
+    if (rc == 0)
+        sink_reset(stream->sink, ref.slot);
+    return rc;
+}
+
+static void tell_core(struct pipeline_stream *stream, enum pipeline_event_kind kind)
+{
+    if (stream->phase != STREAM_OPEN) /* its chore or its list sees that it is closed */
+        return;
+    struct pipeline_event event = {.kind = kind, .stream = stream->number};
+    pipeline_core_feed(stream->pipeline->core, &event, NULL);
+}
+
+void pipeline_close(struct pipeline_stream *stream)
+{
+    if (stream->closed)
+        return;
+    stream->closed = true;
+    tell_core(stream, PIPELINE_EVENT_CLOSE);
+}
+
+void pipeline_unmapped(struct pipeline_stream *stream)
+{
+    stream->closed = stream->unmapped = true;
+    tell_core(stream, PIPELINE_EVENT_UNMAPPED);
+}
+
+/* --- the end --- */
+
+static void destroy_work(struct chore *chore)
+{
+    struct pipeline_stream *stream =
+        (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
+    sink_destroy(stream->sink);
+}
+
+static void destroy_done(struct chore *chore)
+{
+    struct pipeline_stream *stream =
+        (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
+    stream_free(stream);
+}
+
+void pipeline_stream_forget(struct pipeline_stream *stream)
+{
+    struct pipeline *pipeline = stream->pipeline;
+    pipeline->streams[stream->number] = NULL;
+    pipeline->stream_count--;
+    pipeline->seats[stream->worker].streams--;
+    stream->chore.work = destroy_work;
+    stream->chore.done = destroy_done;
+    chores_add(pipeline->chores, &stream->chore);
+}
