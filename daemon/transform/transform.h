@@ -22,10 +22,12 @@ struct transform_geometry {
                               the  picture (torchvision's padding; read as 0) and out of the box
                               (parts  that no delivered pixel needs) */
     int32_t width, height; /* size that the frame is resized to; its own where there is no resize */
-    struct law_box window; /* of the resized frame that is delivered; parts outside it are 0 */
-    uint32_t filter;       /* enum field_filter; 0: no resize */
-    bool hflip, vflip;     /* of the delivered window */
-    bool has_draws;        /* an operation drew something */
+    struct law_box window; /* of the resized frame that is delivered; it may stick out */
+    struct law_box
+        live;          /* part of the window that shows the picture; the rest is 0. May be empty */
+    uint32_t filter;   /* enum field_filter; 0: no resize */
+    bool hflip, vflip; /* of the delivered window */
+    bool has_draws;    /* an operation drew something */
 };
 
 /* Folds the operations for a picture of width x height as shown. draws: seed, position, epoch,

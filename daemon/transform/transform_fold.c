@@ -15,6 +15,7 @@ struct fold {
     struct transform_geometry geometry;
     struct law_draws draws;
     int32_t width, height; /* of the picture */
+    struct law_box real;   /* part of the picture that no crop so far has cut off */
     bool resized;          /* the window counts, not the frame */
     bool drawn_box;        /* the frame was drawn: it is reported as it is */
 };
@@ -25,10 +26,35 @@ static struct law_box *view_of(struct fold *fold)
     return fold->resized ? &fold->geometry.window : &fold->geometry.frame;
 }
 
+/* What both have in common; sizes of 0 where that is nothing. */
+static struct law_box common(const struct law_box *a, const struct law_box *b)
+{
+    int64_t x = a->x > b->x ? a->x : b->x;
+    int64_t y = a->y > b->y ? a->y : b->y;
+    int64_t right_a = (int64_t)a->x + a->width, right_b = (int64_t)b->x + b->width;
+    int64_t low_a = (int64_t)a->y + a->height, low_b = (int64_t)b->y + b->height;
+    int64_t width = (right_a < right_b ? right_a : right_b) - x;
+    int64_t height = (low_a < low_b ? low_a : low_b) - y;
+    if (width <= 0 || height <= 0)
+        return (struct law_box){0, 0, 0, 0};
+    return (struct law_box){(int32_t)x, (int32_t)y, (int32_t)width, (int32_t)height};
+}
+
+/* What lies outside the view has been cut off: a later crop that reaches there finds padding. */
+static void settle(struct fold *fold)
+{
+    struct transform_geometry *g = &fold->geometry;
+    if (fold->resized)
+        g->live = common(&g->live, &g->window);
+    else
+        fold->real = common(&fold->real, &g->frame);
+}
+
 /* Cuts a box of the picture as flipped so far out of the view. */
 static void cut(struct fold *fold, const struct law_box *box)
 {
     struct law_box *view = view_of(fold);
+    settle(fold);
     view->x += fold->geometry.hflip ? view->width - box->x - box->width : box->x;
     view->y += fold->geometry.vflip ? view->height - box->y - box->height : box->y;
     view->width = box->width;
@@ -37,10 +63,12 @@ static void cut(struct fold *fold, const struct law_box *box)
 
 static void resize_to(struct fold *fold, int32_t width, int32_t height, uint32_t filter)
 {
+    settle(fold);
     fold->geometry.width = width;
     fold->geometry.height = height;
     fold->geometry.filter = filter;
     fold->geometry.window = (struct law_box){0, 0, width, height};
+    fold->geometry.live = fold->geometry.window;
     fold->resized = true;
 }
 
@@ -131,17 +159,11 @@ struct range {
     int32_t from, to;
 };
 
-/* Which pixels of the frame's side the outputs of the window need. */
-static struct range needed(int32_t frame_size, int32_t size, int32_t window_from,
-                           int32_t window_size, uint32_t filter)
+/* Which pixels of the frame's side the outputs [from, from + count) need; count is at least 1. */
+static struct range needed(int32_t frame_size, int32_t size, int32_t from, int32_t count,
+                           uint32_t filter)
 {
-    int64_t from = window_from < 0 ? 0 : window_from;
-    int64_t to = (int64_t)window_from + window_size;
-    if (to > size)
-        to = size;
-    if (from >= to)
-        return (struct range){0, 0};
-    struct range low = {(int32_t)from, (int32_t)from + 1}, high = {(int32_t)to - 1, (int32_t)to};
+    struct range low = {from, from + 1}, high = {from + count - 1, from + count};
     if (filter != 0 && frame_size != size) {
         struct axis_request request = {.in_size = frame_size, .out_size = size, .filter = filter};
         transform_axis_span(&request, low.from, &low.from, &low.to);
@@ -150,26 +172,24 @@ static struct range needed(int32_t frame_size, int32_t size, int32_t window_from
     return (struct range){low.from, high.to};
 }
 
-/* The part of [start + range) that lies in [0, size); at least one pixel. */
-static struct range clip(int32_t start, struct range range, int32_t size)
-{
-    int64_t from = (int64_t)start + range.from, to = (int64_t)start + range.to;
-    from = from < 0 ? 0 : from >= size ? size - 1 : from;
-    to = to > size ? size : to <= from ? from + 1 : to;
-    return (struct range){(int32_t)from, (int32_t)to};
-}
-
+/* The box: what the live part of the window needs, or all of a drawn frame, as far as it exists.
+ * Where there is nothing to show it is any one pixel, and nothing is live. */
 static void find_box(struct fold *fold)
 {
     struct transform_geometry *g = &fold->geometry;
-    struct range x = {0, g->frame.width}, y = {0, g->frame.height};
-    if (!fold->drawn_box) {
-        x = needed(g->frame.width, g->width, g->window.x, g->window.width, g->filter);
-        y = needed(g->frame.height, g->height, g->window.y, g->window.height, g->filter);
+    settle(fold);
+    struct law_box want = g->frame;
+    if (!fold->drawn_box && g->live.width > 0) {
+        struct range x = needed(g->frame.width, g->width, g->live.x, g->live.width, g->filter);
+        struct range y = needed(g->frame.height, g->height, g->live.y, g->live.height, g->filter);
+        want = (struct law_box){g->frame.x + x.from, g->frame.y + y.from, x.to - x.from,
+                                y.to - y.from};
     }
-    x = clip(g->frame.x, x, fold->width);
-    y = clip(g->frame.y, y, fold->height);
-    g->box = (struct law_box){x.from, y.from, x.to - x.from, y.to - y.from};
+    g->box = common(&want, &fold->real);
+    if (g->box.width == 0) {
+        g->box = (struct law_box){0, 0, 1, 1};
+        g->live = (struct law_box){0, 0, 0, 0};
+    }
 }
 
 enum spdl_class transform_fold(const struct field_spec *field, uint32_t field_number,
@@ -180,7 +200,7 @@ enum spdl_class transform_fold(const struct field_spec *field, uint32_t field_nu
         return SPDL_CLASS_LIMIT;
     struct fold fold = {.draws = *draws, .width = width, .height = height};
     fold.draws.field = field_number;
-    fold.geometry.frame = (struct law_box){0, 0, width, height};
+    fold.geometry.frame = fold.real = (struct law_box){0, 0, width, height};
     for (uint32_t i = 0; i < field->op_count; i++) {
         fold.draws.operation = i;
         enum spdl_class class_number = apply(&fold, &field->ops[i]);

@@ -107,19 +107,16 @@ static void line_empty(const struct job *job, int32_t y)
     line_end(job, y, line);
 }
 
-/* Delivered positions of the window's side that lie in the resized picture. */
-static void delivered(int32_t window_from, int32_t window_size, int32_t size, bool flip,
-                      int32_t *ret_from, int32_t *ret_to)
+/* Delivered positions of the window's side that are live. */
+static void delivered(const struct job *job, bool upright, int32_t *ret_from, int32_t *ret_to)
 {
-    int64_t from = window_from < 0 ? -(int64_t)window_from : 0;
-    int64_t to = (int64_t)size - window_from;
-    to = to > window_size ? window_size : to;
-    if (from >= to)
-        from = to = 0;
-    *ret_from = (int32_t)(flip ? window_size - to : from);
-    *ret_to = (int32_t)(flip ? window_size - from : to);
-    if (from == to)
-        *ret_from = *ret_to = 0;
+    const struct transform_geometry *g = job->geometry;
+    const bool flip = upright ? g->vflip : g->hflip;
+    const int32_t size = upright ? g->window.height : g->window.width;
+    const int32_t from = upright ? g->live.y - g->window.y : g->live.x - g->window.x;
+    const int32_t count = upright ? g->live.height : g->live.width;
+    *ret_from = count == 0 ? 0 : flip ? size - from - count : from;
+    *ret_to = *ret_from + count;
 }
 
 static struct axis_request columns_request(const struct job *job, bool exact)
@@ -316,8 +313,8 @@ int transform_run(struct transform *transform, const struct field_spec *field,
         return -ENOMEM;
     struct job job = {.transform = transform, .geometry = g, .stride = pixels->stride, .row = row};
     job.source = pixels->base + (size_t)pixels->box_y * pixels->stride + 4 * (size_t)pixels->box_x;
-    delivered(g->window.x, g->window.width, g->width, g->hflip, &job.x_from, &job.x_to);
-    delivered(g->window.y, g->window.height, g->height, g->vflip, &job.y_from, &job.y_to);
+    delivered(&job, false, &job.x_from, &job.x_to);
+    delivered(&job, true, &job.y_from, &job.y_to);
     if (is_copy(g)) {
         narrow(g->frame.x + g->window.x, g->window.width, g->hflip, g->box, &job.x_from, &job.x_to);
         struct law_box upright = {g->box.y, 0, g->box.height, 0};
