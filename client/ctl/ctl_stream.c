@@ -101,6 +101,8 @@ int ctl_connect(const struct ctl_options *options, struct spdl_connection **ret_
         .reconnect_s = options->has_reconnect ? options->reconnect_s : -1,
     };
     struct spdl_connection *connection = NULL;
+    if (options->config && access(options->config, R_OK) < 0)
+        return ctl_fail(CTL_EXIT_FAILED, "-c %s: %s", options->config, strerror(errno));
     int rc = spdl_connect(&connect, &connection);
     if (rc == 0) {
         *ret_connection = connection;
@@ -331,19 +333,6 @@ int ctl_stream_next(struct spdl_stream *stream, double timeout_s, struct spdl_ba
     }
 }
 
-/* Classes that content and a dataset's limits decide, rather than time and memory. */
-static bool failed_by_limit(const char *class_name)
-{
-    static const char *const content[] = {
-        "BAD_FORMAT",   "EMPTY", "TRUNCATED", "CORRUPT",    "UNSUPPORTED", "LIMIT", "NO_STREAM",
-        "OUT_OF_RANGE", "SHORT", "DUPLICATE", "INCOMPLETE", "CHANGED",     "CRASH", "ALL_FAILED"};
-    for (size_t i = 0; i < sizeof content / sizeof content[0]; i++) {
-        if (strcmp(class_name, content[i]) == 0)
-            return true;
-    }
-    return false;
-}
-
 int ctl_stream_failed(struct spdl_stream *stream, int rc)
 {
     if (rc == -EINTR && ctl_signal_exit())
@@ -360,7 +349,7 @@ int ctl_stream_failed(struct spdl_stream *stream, int rc)
         code = CTL_EXIT_NO_DAEMON;
     else if (rc == -ENOSPC || rc == -ENOMEM || rc == -EACCES)
         code = CTL_EXIT_REFUSED;
-    else if (failed_by_limit(class_name))
+    else if (rc == -EBADMSG || strcmp(class_name, "ALL_FAILED") == 0)
         code = CTL_EXIT_LIMIT;
     return ctl_fail(code, "%s%s%s%s", *said ? said : strerror(-rc), *class_name ? " (" : "",
                     class_name, *class_name ? ")" : "");

@@ -2,13 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -18,7 +19,24 @@
 #include "client/ctl/ctl_npy.h"
 #include "client/ctl/ctl_sheet.h"
 
+#define PYTHON "/usr/bin/python3"
+
 static char folder[256];
+
+/* Runs a program and returns its exit code, -1 when it cannot be started. */
+static int run(const char *const words[])
+{
+    pid_t pid;
+    int status;
+    union {
+        const char *const *plain;
+        char *const *wanted; /* what posix_spawn wants of words that it does not change */
+    } arguments = {.plain = words};
+    if (posix_spawn(&pid, words[0], NULL, NULL, arguments.wanted, environ) != 0 ||
+        waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+        return -1;
+    return WEXITSTATUS(status);
+}
 
 static int make_folder(void **state)
 {
@@ -31,9 +49,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     (void)state;
-    char command[300];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
+    return run((const char *const[]){"/bin/rm", "-rf", folder, NULL});
 }
 
 static void header_is(enum spdl_dtype dtype, uint32_t dims, const char *wanted)
@@ -76,7 +92,7 @@ static void test_npy_header(void **state)
 static void test_npy_numpy(void **state)
 {
     (void)state;
-    if (system("/usr/bin/python3 -c 'import numpy' 2>/dev/null") != 0)
+    if (run((const char *const[]){PYTHON, "-c", "import numpy", NULL}) != 0)
         skip();
     float values[6] = {0, 1, 2, 3, 4, 5.5F};
     int64_t labels[2] = {-1, INT64_MAX};
@@ -92,7 +108,7 @@ static void test_npy_numpy(void **state)
                                 .shape = {2},
                                 .data = labels,
                                 .bytes = sizeof labels};
-    char path[300], command[1024];
+    char path[300];
     snprintf(path, sizeof path, "%s/some/where", folder);
     int fd = ctl_npy_folder(path);
     assert_true(fd >= 0);
@@ -102,14 +118,13 @@ static void test_npy_numpy(void **state)
     label.name = "../label";
     assert_int_equal(ctl_npy_write(fd, 0, 7, &label), -EINVAL);
     close(fd);
-    snprintf(command, sizeof command,
-             "/usr/bin/python3 -c \"import numpy as np, os; os.chdir('%s')\n"
-             "a = np.load('0003-1234567890.image.npy'); b = np.load('0000-00000007.label.npy')\n"
-             "assert a.dtype == np.float32 and a.tolist() == [[[0, 1, 2]], [[3, 4, 5.5]]], a\n"
-             "assert b.dtype == np.int64 and b.tolist() == [-1, 2 ** 63 - 1], b\n"
-             "assert len(os.listdir('.')) == 2, os.listdir('.')\"",
-             path);
-    assert_int_equal(system(command), 0);
+    static const char script[] =
+        "import numpy as np, os, sys; os.chdir(sys.argv[1])\n"
+        "a = np.load('0003-1234567890.image.npy'); b = np.load('0000-00000007.label.npy')\n"
+        "assert a.dtype == np.float32 and a.tolist() == [[[0, 1, 2]], [[3, 4, 5.5]]], a\n"
+        "assert b.dtype == np.int64 and b.tolist() == [-1, 2 ** 63 - 1], b\n"
+        "assert len(os.listdir('.')) == 2, os.listdir('.')";
+    assert_int_equal(run((const char *const[]){PYTHON, "-c", script, path, NULL}), 0);
 }
 
 static void test_npy_refused(void **state)
