@@ -69,13 +69,13 @@ EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client
 .PHONY: all
 all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES)
 
-$(BUILD)/spdld: $(OBJ)/daemon/main.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+$(BUILD)/spdld: $(OBJ)/daemon/main.o $(OBJ)/daemon/main_daemon.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(MALLOC)
 $(BUILD)/spdld-worker: $(OBJ)/daemon/main_worker.o $(WORK_OBJ) $(SHM_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(WORK_LIBS) $(MALLOC)
-$(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+$(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(OBJ)/daemon/main_daemon.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
 $(BUILD)/spdlctl: $(CTL_OBJ) $(BUILD)/libspdl-client.a

@@ -161,7 +161,7 @@ void control_destroy(struct control *control)
     if (!control)
         return;
     while (control->sessions)
-        control_session_drop(control->sessions, false, NULL);
+        control_session_end(control->sessions);
     loop_remove(control->params.loop, control->listen_source);
     loop_remove(control->params.loop, control->owner_source);
     if (control->owner_fd >= 0)

@@ -60,15 +60,20 @@ void control_session_drop(struct session *session, bool broke_rules, const char 
         session_free(session);
 }
 
+void control_session_end(struct session *session)
+{
+    disconnect(session);
+    control_streams_leave(session, true);
+    session_free(session);
+}
+
 static void on_death(void *context, uint32_t events)
 {
     struct session *session = context;
     (void)events;
     if (session->stream_count > 0)
         session->control->lost_clients++;
-    disconnect(session);
-    control_streams_leave(session, true);
-    session_free(session);
+    control_session_end(session);
 }
 
 void control_session_reply(struct session *session, const Spdl__V1__ToClient *message,
@@ -93,11 +98,13 @@ void control_session_error(struct session *session, uint32_t request, int code,
 {
     char copy[ERR_TEXT_BYTES];
     snprintf(copy, sizeof copy, "%s", text);
-    Spdl__V1__Error error = SPDL__V1__ERROR__INIT;
+    Spdl__V1__Error error;
+    spdl__v1__error__init(&error);
     error.code = code;
     error.class_number = (uint32_t)class_number;
     error.message = copy;
-    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    Spdl__V1__ToClient message;
+    spdl__v1__to_client__init(&message);
     message.id = request;
     message.body_case = SPDL__V1__TO_CLIENT__BODY_ERROR;
     message.error = &error;
@@ -127,14 +134,16 @@ static int hello_handle(struct session *session, uint32_t request, const Spdl__V
     session->greeted = true;
     session->control->connected_count++;
     session->control->had_client = true;
-    Spdl__V1__HelloReply reply = SPDL__V1__HELLO_REPLY__INIT;
+    Spdl__V1__HelloReply reply;
+    spdl__v1__hello_reply__init(&reply);
     reply.protocol = hello->protocol;
     reply.layout_major = SPDL_SHM_MAJOR;
     reply.version = version;
     reply.pid = getpid();
     reply.generation = session->control->generation;
     reply.is_private = session->control->params.is_private;
-    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    Spdl__V1__ToClient message;
+    spdl__v1__to_client__init(&message);
     message.id = request;
     message.body_case = SPDL__V1__TO_CLIENT__BODY_HELLO;
     message.hello = &reply;

@@ -61,6 +61,8 @@ struct control {
 /* control_session.c */
 void control_session_accept(struct control *control, int fd);
 void control_session_drop(struct session *session, bool broke_rules, const char *why);
+/* The process behind it is dead, or we end: nothing is left of it. */
+void control_session_end(struct session *session);
 /* Queues and sends a reply; a client that does not read is dropped. */
 void control_session_reply(struct session *session, const Spdl__V1__ToClient *message,
                            const int *fds, int fd_count);

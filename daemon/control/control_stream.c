@@ -35,7 +35,8 @@ static void on_opened(void *context, const struct pipeline_opened *opened)
     char plan_id[64], warning[256];
     snprintf(plan_id, sizeof plan_id, "%s", opened->plan_id);
     snprintf(warning, sizeof warning, "%s", opened->warning);
-    Spdl__V1__OpenReply reply = SPDL__V1__OPEN_REPLY__INIT;
+    Spdl__V1__OpenReply reply;
+    spdl__v1__open_reply__init(&reply);
     reply.stream = opened->number;
     reply.control_bytes = opened->control_bytes;
     reply.data_bytes = opened->data_bytes;
@@ -46,7 +47,8 @@ static void on_opened(void *context, const struct pipeline_opened *opened)
     reply.plan_id = plan_id;
     reply.seed = opened->seed;
     reply.warning = warning;
-    Spdl__V1__ToClient message = SPDL__V1__TO_CLIENT__INIT;
+    Spdl__V1__ToClient message;
+    spdl__v1__to_client__init(&message);
     message.id = stream->request;
     message.body_case = SPDL__V1__TO_CLIENT__BODY_OPEN;
     message.open = &reply;
@@ -68,13 +70,15 @@ static void on_ended(void *context, uint64_t batches, int code, enum spdl_class 
     struct session_stream *stream = context;
     char text[512];
     snprintf(text, sizeof text, "%s", message);
-    Spdl__V1__StreamEnd end = SPDL__V1__STREAM_END__INIT;
+    Spdl__V1__StreamEnd end;
+    spdl__v1__stream_end__init(&end);
     end.stream = stream->number;
     end.sequences = batches;
     end.code = code;
     end.class_number = (uint32_t)class_number;
     end.message = text;
-    Spdl__V1__ToClient out = SPDL__V1__TO_CLIENT__INIT;
+    Spdl__V1__ToClient out;
+    spdl__v1__to_client__init(&out);
     out.body_case = SPDL__V1__TO_CLIENT__BODY_STREAM_END;
     out.stream_end = &end;
     control_session_reply(stream->session, &out, NULL, 0);

@@ -1,0 +1,333 @@
+/* The daemon's command line and life: see main_daemon.h. */
+#include "main_daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/loop.h"
+#include "config/config.h"
+#include "control/control.h"
+#include "pipeline/pipeline.h"
+
+enum { SETS_MAX = 256 };
+
+struct options {
+    const char *file, *socket;
+    const char *sets[SETS_MAX];
+    uint32_t set_count;
+    bool check, version, defaults, help, is_private;
+    pid_t owner;
+    int ready_fd;
+};
+
+struct daemon {
+    struct options options;
+    struct config *config;
+    struct loop *loop;
+    struct pipeline *pipeline;
+    struct control *control;
+    int signal_fd;
+    struct loop_source *signal_source;
+};
+
+static const char usage_text[] =
+    "usage: spdld [-c FILE] [--socket PATH] [--set KEY=VALUE]… [--foreground]\n"
+    "       spdld --check [-c FILE]    reads the configuration, says what is wrong\n"
+    "       spdld --print-defaults     the configuration with every default as a comment\n"
+    "       spdld --version\n"
+    "Without -c it reads /etc/spdld/spdld.yaml and /etc/spdld/datasets.d/*.yaml. It runs in the "
+    "foreground and logs to\n"
+    "standard error. Exit: 0 after SIGTERM, 1 bad configuration, 2 wrong usage, 3 socket in use, 4 "
+    "memory or rights are short.\n";
+
+/* --- command line --- */
+
+static int number_of(const char *text, int *ret_number)
+{
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 0 || value > INT_MAX)
+        return -EINVAL;
+    *ret_number = (int)value;
+    return 0;
+}
+
+/* Options with a value. Returns 1 when the value was taken, 0 when the option is none of these,
+ * negative when it is wrong. */
+static int option_value(struct options *options, const char *name, const char *value)
+{
+    int number = 0;
+    if (strcmp(name, "-c") == 0)
+        options->file = value;
+    else if (strcmp(name, "--socket") == 0)
+        options->socket = value;
+    else if (strcmp(name, "--set") == 0 && options->set_count < SETS_MAX)
+        options->sets[options->set_count++] = value;
+    else if (strcmp(name, "--owner") == 0 && number_of(value, &number) == 0)
+        options->owner = number;
+    else if (strcmp(name, "--ready-fd") == 0 && number_of(value, &number) == 0)
+        options->ready_fd = number;
+    else
+        return 0;
+    return 1;
+}
+
+static bool option_flag(struct options *options, const char *name)
+{
+    if (strcmp(name, "--check") == 0)
+        options->check = true;
+    else if (strcmp(name, "--version") == 0)
+        options->version = true;
+    else if (strcmp(name, "--print-defaults") == 0)
+        options->defaults = true;
+    else if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        options->help = true;
+    else if (strcmp(name, "--private") == 0)
+        options->is_private = true;
+    else if (strcmp(name, "--foreground") != 0) /* it always stays in the foreground */
+        return false;
+    return true;
+}
+
+static int options_read(struct options *options, int argc, char **argv)
+{
+    *options = (struct options){.ready_fd = -1};
+    for (int i = 1; i < argc; i++) {
+        char name[32];
+        const char *equals = strncmp(argv[i], "--", 2) == 0 ? strchr(argv[i], '=') : NULL;
+        size_t bytes = equals ? (size_t)(equals - argv[i]) : strlen(argv[i]);
+        snprintf(name, sizeof name, "%.*s", (int)(bytes < 31 ? bytes : 31), argv[i]);
+        if (!equals && option_flag(options, name))
+            continue;
+        const char *value = equals ? equals + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+        if (value && option_value(options, name, value) > 0) {
+            i += equals ? 0 : 1;
+            continue;
+        }
+        fprintf(stderr, "spdld: %s: %s\n%s", argv[i],
+                value ? "no such option, or a wrong value" : "no such option, or no value",
+                usage_text);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* --- --check --- */
+
+/* Can the service's user read the roots? Returns how many it cannot. */
+static int check_roots(const struct config *config)
+{
+    int bad = 0;
+    for (uint32_t i = 0; i < config->dataset_count; i++) {
+        const struct config_dataset *dataset = &config->datasets[i];
+        if (!dataset->source.path[0])
+            continue;
+        int fd = open(dataset->source.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+            close(fd);
+            continue;
+        }
+        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, dataset->source.path,
+                strerror(errno));
+        bad++;
+    }
+    return bad;
+}
+
+static struct config *load(const struct options *options)
+{
+    struct config_complaints *complaints = calloc(1, sizeof *complaints);
+    struct config *config = NULL;
+    if (!complaints)
+        return NULL;
+    int rc = config_load(options->file, options->sets, options->set_count, &config, complaints);
+    for (uint32_t i = 0; i < complaints->count && i < CONFIG_COMPLAINTS_MAX; i++)
+        fprintf(stderr, "%s\n", complaints->lines[i]);
+    if (rc < 0 && complaints->count == 0)
+        fprintf(stderr, "%s: %s\n", options->file ? options->file : "configuration", strerror(-rc));
+    free(complaints);
+    return rc < 0 ? NULL : config;
+}
+
+static int check(const struct options *options)
+{
+    struct config *config = load(options);
+    if (!config)
+        return MAIN_EXIT_CONFIG;
+    int bad = check_roots(config);
+    if (bad == 0)
+        printf("the configuration is good: %u datasets\n", config->dataset_count);
+    config_destroy(config);
+    return bad > 0 ? MAIN_EXIT_CONFIG : MAIN_EXIT_OK;
+}
+
+static int print_defaults(void)
+{
+    char *text = config_print_defaults();
+    if (!text)
+        return MAIN_EXIT_SHORT;
+    fputs(text, stdout);
+    free(text);
+    return MAIN_EXIT_OK;
+}
+
+/* --- life --- */
+
+/* Tells the client that started us how it went: "ok" or "error CODE SENTENCE". */
+static void report(struct options *options, const char *line)
+{
+    if (options->ready_fd < 0)
+        return;
+    ssize_t ignored =
+        write(options->ready_fd, line, strlen(line)); /* it may be gone: then it does not matter */
+    (void)ignored;
+    close(options->ready_fd);
+    options->ready_fd = -1;
+}
+
+static int fail(struct options *options, const struct err *error)
+{
+    char line[ERR_TEXT_BYTES + 64];
+    snprintf(line, sizeof line, "error %d %s\n", error->code, error->text);
+    report(options, line);
+    log_line(LOG_LEVEL_ERROR, "%s", error->text);
+    return error->code == -EADDRINUSE ? MAIN_EXIT_IN_USE
+           : error->code == -EINVAL   ? MAIN_EXIT_CONFIG
+                                      : MAIN_EXIT_SHORT;
+}
+
+static void on_signal(void *context, uint32_t events)
+{
+    struct daemon *daemon = context;
+    struct signalfd_siginfo info;
+    (void)events;
+    while (read(daemon->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
+            loop_stop(daemon->loop);
+        else if (info.ssi_signo == SIGHUP)
+            log_line(LOG_LEVEL_WARNING,
+                     "SIGHUP: a new configuration needs a restart in this version");
+    }
+}
+
+static int64_t step(void *context)
+{
+    struct daemon *daemon = context;
+    int64_t a = pipeline_step(daemon->pipeline), b = control_step(daemon->control);
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit); /* refused: it stays as it is */
+    }
+}
+
+static int prepare(struct daemon *daemon, struct err *reterr)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptors();
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* every thread inherits it */
+    daemon->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    daemon->loop = loop_create();
+    if (!daemon->loop || daemon->signal_fd < 0)
+        return err_set(reterr, -errno, "no event loop: %s", strerror(errno));
+    int rc = loop_add(daemon->loop, daemon->signal_fd, EPOLLIN, on_signal, daemon,
+                      &daemon->signal_source);
+    return rc < 0 ? err_set(reterr, rc, "no watch on signals: %s", strerror(-rc)) : 0;
+}
+
+static int start(struct daemon *daemon, const struct pipeline_launcher *launcher,
+                 struct err *reterr)
+{
+    struct options *options = &daemon->options;
+    int rc = prepare(daemon, reterr);
+    if (rc < 0)
+        return rc;
+    const char *socket = options->socket ? options->socket : daemon->config->socket;
+    struct pipeline_params pipeline = {.config = daemon->config,
+                                       .loop = daemon->loop,
+                                       .launcher = launcher,
+                                       .is_private = options->is_private};
+    rc = pipeline_create(&pipeline, &daemon->pipeline, reterr);
+    if (rc < 0)
+        return rc;
+    struct control_params control = {.config = daemon->config,
+                                     .loop = daemon->loop,
+                                     .pipeline = daemon->pipeline,
+                                     .socket = socket,
+                                     .is_private = options->is_private,
+                                     .owner = options->owner};
+    return control_create(&control, &daemon->control, reterr);
+}
+
+static void finish(struct daemon *daemon)
+{
+    control_destroy(daemon->control);
+    pipeline_destroy(daemon->pipeline);
+    if (daemon->loop)
+        loop_remove(daemon->loop, daemon->signal_source);
+    loop_destroy(daemon->loop);
+    if (daemon->signal_fd >= 0)
+        close(daemon->signal_fd);
+    config_destroy(daemon->config);
+}
+
+static int serve(const struct options *options, const struct pipeline_launcher *launcher)
+{
+    struct daemon daemon = {.options = *options, .signal_fd = -1};
+    struct err error = {0};
+    daemon.config = load(options);
+    if (!daemon.config) {
+        err_set(&error, -EINVAL, "the configuration is not valid");
+        return fail(&daemon.options, &error);
+    }
+    int status = MAIN_EXIT_OK;
+    if (start(&daemon, launcher, &error) < 0) {
+        status = fail(&daemon.options, &error);
+    } else {
+        report(&daemon.options, "ok\n");
+        log_line(LOG_LEVEL_INFO, "version %s listens on %s", SPDL_VERSION,
+                 options->socket ? options->socket : daemon.config->socket);
+        loop_run(daemon.loop, step, &daemon);
+    }
+    finish(&daemon);
+    return status;
+}
+
+int main_daemon(int argc, char **argv, const struct pipeline_launcher *launcher)
+{
+    struct options options;
+    if (options_read(&options, argc, argv) < 0)
+        return MAIN_EXIT_USAGE;
+    if (options.help) {
+        fputs(usage_text, stdout);
+        return MAIN_EXIT_OK;
+    }
+    if (options.version) {
+        printf("spdld %s\n", SPDL_VERSION);
+        return MAIN_EXIT_OK;
+    }
+    if (options.defaults)
+        return print_defaults();
+    return options.check ? check(&options) : serve(&options, launcher);
+}
