@@ -184,6 +184,7 @@ static int on_start(struct builder *b, const yaml_event_t *event)
     if (b->depth == CONFIG_YAML_DEPTH_MAX)
         return config_complain(b->reader, node, "nested deeper than %d levels",
                                CONFIG_YAML_DEPTH_MAX);
+    node->height = 1;
     rc = anchor_add(b, anchor, node);
     uint32_t before = b->nodes;
     if (rc == 0)
@@ -306,7 +307,11 @@ int config_yaml_parse(struct config_reader *reader, const char *text, size_t byt
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser))
         return -ENOMEM;
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, bytes);
+    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) {
+        b.input += 3;
+        b.input_bytes -= 3;
+    }
+    yaml_parser_set_input_string(&parser, (const unsigned char *)b.input, b.input_bytes);
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     int rc = 0;
     for (bool done = false; rc == 0 && !done;) {

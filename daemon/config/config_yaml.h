@@ -32,7 +32,7 @@ struct config_node {
     struct config_item *first; /* sequence, mapping: in the order of the text */
     uint32_t count;
     uint32_t size;   /* nodes in it, itself included, aliases as what they stand for */
-    uint32_t height; /* levels below it */
+    uint32_t height; /* levels of sequences and mappings, itself included; 0: scalar */
 };
 
 struct config_reader;

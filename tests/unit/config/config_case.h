@@ -67,16 +67,16 @@ static inline struct config *case_good(const char *yaml, const char *const *sets
     return config;
 }
 
-/* Compares the complaints with `expected`, which ends with NULL, each without what stands in front
- * of the file's own name. */
+/* Compares the complaints with `expected`, which ends with NULL, each without the folder of
+ * the file. */
 static inline void case_compare(const char *const *expected)
 {
     uint32_t i = 0;
     for (; expected[i] && i < the_case.complaints.count; i++) {
-        const char *line = the_case.complaints.lines[i];
-        size_t bytes = strlen(case_folder());
-        if (strncmp(line, case_folder(), bytes) == 0)
-            line += bytes + 1;
+        char *line = the_case.complaints.lines[i];
+        size_t bytes = strlen(case_folder()) + 1;
+        for (char *at = strstr(line, case_folder()); at; at = strstr(line, case_folder()))
+            memmove(at, at + bytes, strlen(at + bytes) + 1);
         assert_string_equal(line, expected[i]);
     }
     if (expected[i])

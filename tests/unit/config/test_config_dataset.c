@@ -1,0 +1,627 @@
+/* Datasets: sources, presets, fields, operations, order and policy, each right and wrong. */
+#include <math.h>
+
+#include "tests/unit/config/config_case.h"
+
+/* A dataset whose lines stand two levels deep, so that a complaint's line is the text's plus 2. */
+#define DATASET "datasets:\n  d:\n    source: {folder: /f}\n"
+
+static const struct config_dataset *only(const struct config *config)
+{
+    assert_int_equal(config->dataset_count, 1);
+    return &config->datasets[0];
+}
+
+static void test_sources(void **state)
+{
+    (void)state;
+    struct config *config =
+        case_good("datasets:\n"
+                  "  a: {source: {folder: /data/photos}}\n"
+                  "  b.1-x_Y: {source: {folder: rel/path with blank}}\n"
+                  "  c: {source: {synthetic: {samples: 1000000000, bytes: 1KiB}}}\n",
+                  NULL);
+    assert_int_equal(config->dataset_count, 3);
+    const struct config_dataset *dataset = config_dataset_find(config, "a");
+    assert_string_equal(dataset->source.kind, "folder");
+    assert_string_equal(dataset->source.path, "/data/photos");
+    assert_int_equal(dataset->field_count, 0);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
+    assert_int_equal(dataset->last, CONFIG_LAST_PARTIAL);
+    assert_int_equal(dataset->policy, CONFIG_POLICY_MASK);
+    assert_int_equal(dataset->seed, 0);
+    dataset = config_dataset_find(config, "b.1-x_Y");
+    assert_string_equal(dataset->source.path, "rel/path with blank");
+    dataset = config_dataset_find(config, "c");
+    assert_string_equal(dataset->source.kind, "synthetic");
+    assert_int_equal(dataset->source.samples, 1000000000);
+    assert_int_equal(dataset->source.bytes, 1024);
+    assert_null(config_dataset_find(config, "d"));
+    assert_string_equal(config_dataset_nearest(config, "b.1-xY"), "b.1-x_Y");
+    assert_string_equal(config_dataset_nearest(config, "photos"), "");
+    config_destroy(config);
+}
+
+static void test_wrong_sources(void **state)
+{
+    (void)state;
+    BAD("datasets:\n  d: {}", "c.yaml:2:6: the dataset needs a source");
+    BAD("datasets:\n  d:", "c.yaml:2:5: the dataset needs a source");
+    BAD("datasets:\n  d: 3", "c.yaml:2:6: the dataset is a mapping of source preset fields order "
+                             "on_error last normalize dtype layout, not '3'");
+    BAD("datasets:\n  d: {source: /x}", "c.yaml:2:15: source is a mapping of folder synthetic, "
+                                        "not '/x'");
+    BAD("datasets:\n  d: {source: {}}",
+        "c.yaml:2:15: source is {folder: PATH} or {synthetic: {samples: N, bytes: B}}");
+    BAD("datasets:\n  d: {source: {folder: [a, b]}}",
+        "c.yaml:2:24: a list of folders is not supported in this version: give one folder");
+    BAD("datasets:\n  d: {source: {folder: \"a*\"}}",
+        "c.yaml:2:24: a pattern of folders is not supported in this version: give one folder");
+    BAD("datasets:\n  d: {source: {folder: \"a{0..1}\"}}",
+        "c.yaml:2:24: a pattern of folders is not supported in this version: give one folder");
+    BAD("datasets:\n  d: {source: {folder: \"s3://b/c\"}}",
+        "c.yaml:2:24: a folder that is not local is not supported in this version");
+    BAD("datasets:\n  d: {source: {folder: }}", "c.yaml:2:24: folder is a text, not nothing");
+    BAD("datasets:\n  d: {source: {tar: x}}", "c.yaml:2:16: tar is not supported in this version");
+    BAD("datasets:\n  d: {source: {mds: x, fodler: y}}",
+        "c.yaml:2:16: mds is not supported in this version",
+        "c.yaml:2:24: unknown key 'fodler' in source; did you mean 'folder'?");
+    BAD("datasets:\n  d: {source: {folder: x, synthetic: {samples: 1, bytes: 1}}}",
+        "c.yaml:2:15: a source is one kind: folder or synthetic");
+    BAD("datasets:\n  d: {source: {synthetic: {samples: 0}}}", "c.yaml:2:27: synthetic needs bytes",
+        "c.yaml:2:37: samples: '0' is outside 1 to 281474976710656");
+    BAD("datasets:\n  d: {source: {synthetic: {bytes: 2GiB}}}",
+        "c.yaml:2:27: synthetic needs samples", "c.yaml:2:35: bytes: '2GiB' is outside 1 to 1GiB");
+    BAD(DATASET "    allow: {users: [a]}", "c.yaml:4:5: allow is not supported in this version");
+    BAD(DATASET "  d: {source: {folder: y}}",
+        "c.yaml:4:3: dataset d is given twice, first at c.yaml:2");
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    BAD("datasets:\n  a b: {}",
+        "c.yaml:2:3: the name of a dataset is of letters, digits, - _ and ., not 'a b'");
+    BAD("datasets:\n  .a: {}",
+        "c.yaml:2:3: the name of a dataset is of letters, digits, - _ and ., not '.a'");
+    BAD("datasets:\n  \"\": {}", "c.yaml:2:3: the name of a dataset is empty");
+    BAD("datasets:\n  a/b: {}",
+        "c.yaml:2:3: the name of a dataset is of letters, digits, - _ and ., not 'a/b'");
+    char text[256];
+    char name[CONFIG_NAME_BYTES + 1];
+    memset(name, 'n', sizeof name);
+    name[CONFIG_NAME_BYTES] = '\0';
+    snprintf(text, sizeof text, "datasets: {%s: {source: {folder: x}}}", name);
+    BAD(text, "c.yaml:1:12: the name of a dataset is longer than 63 bytes");
+    snprintf(text, sizeof text, "datasets: {%s: {source: {folder: x}}}", name + 1);
+    config_destroy(case_good(text, NULL));
+}
+
+static void check_pictures(const struct field_spec *field)
+{
+    static const char *const parts[] = {"jpg",  "jpeg", "png", "webp", "bmp",  "gif", "tif",
+                                        "tiff", "ppm",  "pgm", "pnm",  "avif", "heic"};
+    assert_string_equal(field->name, "image");
+    assert_string_equal(field->decoder, "image");
+    assert_int_equal(field->from_count, 13);
+    for (uint32_t i = 0; i < 13; i++)
+        assert_string_equal(field->from[i], parts[i]);
+    assert_int_equal(field->channels, 3);
+    assert_int_equal(field->ignore_orientation, 0);
+    assert_int_equal(field->max_pixels, 134217728);
+    assert_int_equal(field->dim_count, 3);
+}
+
+static void check_label(const struct field_spec *field)
+{
+    assert_string_equal(field->name, "label");
+    assert_string_equal(field->decoder, "class");
+    assert_int_equal(field->from_count, 1);
+    assert_string_equal(field->from[0], "cls");
+    assert_int_equal(field->dtype, FIELD_DTYPE_INT64);
+    assert_int_equal(field->row_bytes, 8);
+}
+
+static void check_crop(const struct op_spec *op, uint32_t filter, double area)
+{
+    assert_int_equal(op->kind, OP_RANDOM_RESIZED_CROP);
+    assert_int_equal(op->height, 224);
+    assert_int_equal(op->width, 224);
+    assert_int_equal(op->filter, filter);
+    assert_true(op->scale[0] == area && op->scale[1] == 1.0);
+    assert_true(op->ratio[0] == 0.75 && op->ratio[1] == 4.0 / 3.0);
+}
+
+static void test_imagenet(void **state)
+{
+    (void)state;
+    struct config *config = case_good(DATASET "    preset: imagenet-train", NULL);
+    const struct config_dataset *dataset = only(config);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_GLOBAL);
+    assert_int_equal(dataset->last, CONFIG_LAST_DROP);
+    assert_int_equal(dataset->field_count, 2);
+    const struct field_spec *image = &dataset->fields[0];
+    check_pictures(image);
+    check_label(&dataset->fields[1]);
+    assert_int_equal(image->dtype, FIELD_DTYPE_UINT8);
+    assert_int_equal(image->layout, FIELD_LAYOUT_NHWC);
+    assert_int_equal(image->normalize, 0);
+    assert_int_equal(image->row_bytes, 224 * 224 * 3);
+    assert_int_equal(image->op_count, 2);
+    check_crop(&image->ops[0], FIELD_FILTER_BILINEAR, 0.08);
+    assert_int_equal(image->ops[1].kind, OP_RANDOM_FLIP);
+    assert_true(image->ops[1].p == 0.5);
+    config_destroy(config);
+
+    config = case_good(DATASET "    preset: imagenet-eval", NULL);
+    dataset = only(config);
+    image = &dataset->fields[0];
+    check_pictures(image);
+    check_label(&dataset->fields[1]);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
+    assert_int_equal(dataset->last, CONFIG_LAST_PARTIAL);
+    assert_int_equal(image->dtype, FIELD_DTYPE_UINT8);
+    assert_int_equal(image->op_count, 2);
+    assert_int_equal(image->ops[0].kind, OP_RESIZE);
+    assert_int_equal(image->ops[0].height, 256);
+    assert_int_equal(image->ops[0].width, 0);
+    assert_int_equal(image->ops[0].filter, FIELD_FILTER_BILINEAR);
+    assert_int_equal(image->ops[1].kind, OP_CENTER_CROP);
+    assert_int_equal(image->ops[1].height, 224);
+    assert_int_equal(image->ops[1].width, 224);
+    config_destroy(config);
+}
+
+static void test_clip(void **state)
+{
+    (void)state;
+    struct config *config = case_good(DATASET "    preset: clip-train", NULL);
+    const struct config_dataset *dataset = only(config);
+    const struct field_spec *image = &dataset->fields[0];
+    check_pictures(image);
+    check_label(&dataset->fields[1]);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_GLOBAL);
+    assert_int_equal(dataset->last, CONFIG_LAST_DROP);
+    assert_int_equal(image->dtype, FIELD_DTYPE_FLOAT32);
+    assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
+    assert_int_equal(image->dims[0], 3);
+    assert_int_equal(image->normalize, 1);
+    assert_true(image->mean[0] == 0.48145466 && image->mean[1] == 0.4578275 &&
+                image->mean[2] == 0.40821073);
+    assert_true(image->std[0] == 0.26862954 && image->std[1] == 0.26130258 &&
+                image->std[2] == 0.27577711);
+    assert_int_equal(image->op_count, 1);
+    check_crop(&image->ops[0], FIELD_FILTER_BICUBIC, 0.9);
+    config_destroy(config);
+
+    config = case_good(DATASET "    preset: clip-eval", NULL);
+    image = &only(config)->fields[0];
+    assert_int_equal(only(config)->shuffle, CONFIG_SHUFFLE_NONE);
+    assert_int_equal(only(config)->last, CONFIG_LAST_PARTIAL);
+    assert_int_equal(image->op_count, 2);
+    assert_int_equal(image->ops[0].kind, OP_RESIZE);
+    assert_int_equal(image->ops[0].height, 224);
+    assert_int_equal(image->ops[0].width, 0);
+    assert_int_equal(image->ops[0].filter, FIELD_FILTER_BICUBIC);
+    assert_int_equal(image->ops[1].kind, OP_CENTER_CROP);
+    assert_int_equal(image->normalize, 1);
+    config_destroy(config);
+}
+
+static void test_beside_preset(void **state)
+{
+    (void)state;
+    struct config *config = case_good("datasets:\n  d:\n"
+                                      "    layout: nchw\n"
+                                      "    normalize: imagenet\n"
+                                      "    last: pad\n"
+                                      "    order: {shuffle: none, seed: 18446744073709551615}\n"
+                                      "    on_error: {policy: fail}\n"
+                                      "    fields:\n"
+                                      "      label: {from: [txt, cls], decode: class}\n"
+                                      "      bytes: {from: bin, decode: raw, bytes: 2KiB}\n"
+                                      "    dtype: float16\n"
+                                      "    preset: imagenet-train\n"
+                                      "    source: {folder: x}\n",
+                                      NULL);
+    const struct config_dataset *dataset = only(config);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
+    assert_true(dataset->seed == UINT64_MAX);
+    assert_int_equal(dataset->last, CONFIG_LAST_PAD);
+    assert_int_equal(dataset->policy, CONFIG_POLICY_FAIL);
+    assert_int_equal(dataset->field_count, 3);
+    const struct field_spec *image = &dataset->fields[0];
+    assert_int_equal(image->dtype, FIELD_DTYPE_FLOAT16);
+    assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
+    assert_true(image->normalize && image->mean[0] == 0.485 && image->std[2] == 0.225);
+    assert_int_equal(image->row_bytes, 224 * 224 * 3 * 2);
+    assert_string_equal(dataset->fields[1].name, "label");
+    assert_string_equal(dataset->fields[1].from[0], "txt");
+    assert_string_equal(dataset->fields[2].name, "bytes");
+    assert_int_equal(dataset->fields[2].row_bytes, 2048);
+    assert_int_equal(dataset->fields[2].dtype, FIELD_DTYPE_UINT8);
+    config_destroy(config);
+
+    config =
+        case_good(DATASET "    preset: clip-train\n    normalize: none\n    dtype: uint8\n", NULL);
+    assert_int_equal(only(config)->fields[0].normalize, 0);
+    assert_true(only(config)->fields[0].mean[0] == 0.0);
+    config_destroy(config);
+
+    BAD(DATASET "    preset: imagenet-tarin",
+        "c.yaml:4:13: preset is one of imagenet-train imagenet-eval clip-train clip-eval, not "
+        "'imagenet-tarin'; did you mean 'imagenet-train'?");
+    BAD(DATASET "    normalize: clip\n    dtype: float32",
+        "c.yaml:4:5: normalize goes into a field, or beside a preset",
+        "c.yaml:5:5: dtype goes into a field, or beside a preset");
+    BAD(DATASET "    preset: imagenet-train\n    layout: nchw\n"
+                "    fields: {image: {from: jpg, decode: image, ops: [{center_crop: 8}]}}",
+        "c.yaml:5:5: layout has no effect: fields replaces the preset's image");
+    BAD(DATASET "    preset: imagenet-train\n    normalize: clip",
+        "c.yaml:4:13: field 'image': normalize needs a dtype with fractions and this one is uint8; "
+        "use dtype: float32, float16 or bfloat16, or leave normalize out");
+    BAD(DATASET
+        "    preset: imagenet-train\n    dtype: flaot32\n    layout: x\n    normalize: clpi",
+        "c.yaml:5:12: dtype is one of uint8 float16 bfloat16 float32 int64, not 'flaot32'; did you "
+        "mean 'float32'?",
+        "c.yaml:6:13: layout is one of nhwc nchw, not 'x'",
+        "c.yaml:7:16: normalize is clip, imagenet, none or {mean: [...], std: [...]}, not 'clpi'; "
+        "did you mean 'clip'?");
+}
+
+/* One image field with the given operations (the text of a YAML list). */
+static struct config *with_ops(const char *ops)
+{
+    char text[1024];
+    snprintf(text, sizeof text, DATASET "    fields: {x: {from: jpg, decode: image, ops: %s}}",
+             ops);
+    return case_good(text, NULL);
+}
+
+static void bad_ops(const char *ops, const char *const *expected)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             DATASET "    fields:\n      x:\n        from: jpg\n"
+                     "        decode: image\n        ops: %s",
+             ops);
+    case_bad(text, NULL, expected);
+}
+
+static void test_ops(void **state)
+{
+    (void)state;
+    struct config *config = with_ops(
+        "[{resize: 256}, {resize: {size: [30, 40], filter: bicubic}}, {resize: [5, 6]}, "
+        "{random_crop: {size: [7, 8]}}, random_flip, {random_flip: }, {random_flip: 0.25}, "
+        "{vertical_flip: {p: 1}}, {vertical_flip: {}}, {random_resized_crop: {size: 9, "
+        "scale: [0.9, 1.0], ratio: [0.5, 2], filter: bicubic}}, {random_resized_crop: "
+        "[10, 11]}, {center_crop: 12}, {center_crop: [13, 14]}]");
+    static const struct op_spec expected[] = {
+        {.kind = OP_RESIZE, .filter = FIELD_FILTER_BILINEAR, .height = 256},
+        {.kind = OP_RESIZE, .filter = FIELD_FILTER_BICUBIC, .height = 30, .width = 40},
+        {.kind = OP_RESIZE, .filter = FIELD_FILTER_BILINEAR, .height = 5, .width = 6},
+        {.kind = OP_RANDOM_CROP, .height = 7, .width = 8},
+        {.kind = OP_RANDOM_FLIP, .p = 0.5},
+        {.kind = OP_RANDOM_FLIP, .p = 0.5},
+        {.kind = OP_RANDOM_FLIP, .p = 0.25},
+        {.kind = OP_VERTICAL_FLIP, .p = 1},
+        {.kind = OP_VERTICAL_FLIP, .p = 0.5},
+        {.kind = OP_RANDOM_RESIZED_CROP,
+         .filter = FIELD_FILTER_BICUBIC,
+         .height = 9,
+         .width = 9,
+         .scale = {0.9, 1.0},
+         .ratio = {0.5, 2}},
+        {.kind = OP_RANDOM_RESIZED_CROP,
+         .filter = FIELD_FILTER_BILINEAR,
+         .height = 10,
+         .width = 11,
+         .scale = {0.08, 1.0},
+         .ratio = {0.75, 4.0 / 3.0}},
+        {.kind = OP_CENTER_CROP, .height = 12, .width = 12},
+        {.kind = OP_CENTER_CROP, .height = 13, .width = 14},
+    };
+    const struct field_spec *field = &only(config)->fields[0];
+    assert_int_equal(field->op_count, sizeof expected / sizeof expected[0]);
+    for (uint32_t i = 0; i < field->op_count; i++)
+        assert_memory_equal(&field->ops[i], &expected[i], sizeof expected[i]);
+    assert_int_equal(field->dims[0], 13);
+    assert_int_equal(field->dims[1], 14);
+    config_destroy(config);
+}
+
+static void test_wrong_ops(void **state)
+{
+    (void)state;
+    bad_ops("[color_jitter, {randaugment: {n: 2}}, {mixup: 1}]",
+            SETS("c.yaml:8:15: operation color_jitter is not supported in this version",
+                 "c.yaml:8:30: operation randaugment is not supported in this version",
+                 "c.yaml:8:53: operation mixup is not supported in this version"));
+    bad_ops("[centre_crop, {xyz: 3}, 7]",
+            SETS("c.yaml:8:15: unknown operation 'centre_crop'; did you mean 'center_crop'?",
+                 "c.yaml:8:29: unknown operation 'xyz'", "c.yaml:8:38: unknown operation '7'"));
+    bad_ops("[resize, {resize: }, {resize: {filter: bilinear}}]",
+            SETS("c.yaml:8:15: resize needs a size", "c.yaml:8:24: resize needs a size",
+                 "c.yaml:8:44: resize needs a size"));
+    bad_ops("[{resize: 0}, {resize: 16385}, {resize: [1]}, {resize: {size: [1, 2, 3]}}, "
+            "{resize: {size: {}}}]",
+            SETS("c.yaml:8:24: size: '0' is outside 1 to 16384",
+                 "c.yaml:8:37: size: '16385' is outside 1 to 16384",
+                 "c.yaml:8:54: size is a number or [height, width]",
+                 "c.yaml:8:76: size is a number or [height, width]",
+                 "c.yaml:8:105: size is a number or [height, width]"));
+    bad_ops("[{resize: {size: 1, fliter: bicubic}}, {resize: {size: 1, filter: bicubci}}, "
+            "{resize: {size: 1, size: 2}}]",
+            SETS("c.yaml:8:34: unknown key 'fliter' in resize; did you mean 'filter'?",
+                 "c.yaml:8:80: filter is one of bilinear bicubic, not 'bicubci'; did you mean "
+                 "'bicubic'?",
+                 "c.yaml:8:110: size is given twice in resize"));
+    bad_ops("[{random_flip: 1.5}, {random_flip: {p: -0.1}}, {random_flip: {p: nan}}]",
+            SETS("c.yaml:8:29: p: '1.5' is outside 0 to 1",
+                 "c.yaml:8:53: p: '-0.1' is outside 0 to 1",
+                 "c.yaml:8:79: p is a number, not 'nan'"));
+    bad_ops("[{random_resized_crop: {size: 1, scale: [1, 0.5]}}, {random_resized_crop: {size: 1, "
+            "ratio: [0, 1]}}, {random_resized_crop: {size: 1, scale: 3}}, "
+            "{random_resized_crop: {size: 1, scale: [1]}}]",
+            SETS("c.yaml:8:54: scale is two numbers above 0, the smaller first",
+                 "c.yaml:8:105: ratio is two numbers above 0, the smaller first",
+                 "c.yaml:8:154: scale is a list of 2 numbers, not '3'",
+                 "c.yaml:8:198: scale is a list of 2 numbers, not of 1"));
+    bad_ops("[{random_flip: 1, center_crop: 3}, [a], ~]",
+            SETS("c.yaml:8:15: an operation is NAME, {NAME: VALUE} or {NAME: {PARAMETER: VALUE}}",
+                 "c.yaml:8:49: an operation is NAME, {NAME: VALUE} or {NAME: {PARAMETER: VALUE}}",
+                 "c.yaml:8:54: an operation is NAME, {NAME: VALUE} or {NAME: {PARAMETER: VALUE}}"));
+    bad_ops("center_crop", SETS("c.yaml:8:14: ops is a list of operations"));
+    bad_ops("[random_flip]",
+            SETS("c.yaml:5:7: field 'x': its rows would differ in size from picture to picture; "
+                 "end its ops with resize: [h, w], center_crop, random_crop or "
+                 "random_resized_crop"));
+    bad_ops("[a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a]",
+            SETS("c.yaml:8:14: ops has 17 operations, above 16"));
+}
+
+static void test_fields(void **state)
+{
+    (void)state;
+    struct config *config =
+        case_good(DATASET "    fields:\n"
+                          "      image:\n"
+                          "        from: [jpg, seg.png]\n"
+                          "        decode: image\n"
+                          "        ops: [{center_crop: 16}]\n"
+                          "        normalize: {mean: [0.5, 0, -1], std: [1, 2, 1e-3]}\n"
+                          "        dtype: bfloat16\n"
+                          "        layout: nchw\n"
+                          "        orientation: ignore\n"
+                          "      label: {from: cls, decode: class, dtype: int64}\n"
+                          "      same: {from: cls, decode: class}\n",
+                  SETS("limits.pixels=4096"));
+    const struct config_dataset *dataset = only(config);
+    const struct field_spec *image = &dataset->fields[0];
+    assert_int_equal(dataset->field_count, 3);
+    assert_int_equal(image->from_count, 2);
+    assert_string_equal(image->from[1], "seg.png");
+    assert_int_equal(image->dtype, FIELD_DTYPE_BFLOAT16);
+    assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
+    assert_int_equal(image->ignore_orientation, 1);
+    assert_true(image->mean[2] == -1.0 && image->std[1] == 2.0 && image->std[2] == 1e-3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(dataset->fields[i].max_pixels, 4096);
+    assert_int_equal(dataset->fields[1].layout, 0);
+    config_destroy(config);
+}
+
+static void test_wrong_fields(void **state)
+{
+    (void)state;
+    BAD(DATASET "    fields: 3", "c.yaml:4:13: fields is a mapping of names to fields, not '3'");
+    BAD(DATASET "    fields: {x: }",
+        "c.yaml:4:14: field x needs `from`: the name of a part, or a list",
+        "c.yaml:4:14: field x needs `decode`: image, class or raw");
+    BAD(DATASET "    fields: {x.y: {}}",
+        "c.yaml:4:14: the name of a field is of letters, digits, - _, not 'x.y'");
+    BAD(DATASET "    fields: {x: {from: a, decode: text, max_bytes: 3}}",
+        "c.yaml:4:35: decode: text is not supported in this version",
+        "c.yaml:4:41: max_bytes is not supported in this version");
+    BAD(DATASET "    fields: {x: {from: a, decode: jpeg}}",
+        "c.yaml:4:35: decode is one of image class raw, not 'jpeg'");
+    BAD(DATASET "    fields: {x: {from: [a, a], decode: class}, y: {from: [], decode: class}, z: "
+                "{from: JPG, decode: class}, w: {from: .cls, decode: class}, v: {from: "
+                "abcdefghijklmnop, decode: class}, u: {from: a/b, decode: class}}",
+        "c.yaml:4:28: part 'a' is given twice",
+        "c.yaml:4:58: from is a part or a list of 1 to 16 parts",
+        "c.yaml:4:88: names of parts are lower case: 'JPG'",
+        "c.yaml:4:119: the name of a part has no dot in front: 'cls'",
+        "c.yaml:4:151: from is longer than 15 bytes",
+        "c.yaml:4:195: the name of a part has no /: 'a/b'");
+    BAD(DATASET "    fields: {x: {from: a, decode: class, ops: [], layout: nchw, bytes: 3}}",
+        "c.yaml:4:42: ops does not go with decode: class",
+        "c.yaml:4:51: layout does not go with decode: class",
+        "c.yaml:4:65: bytes does not go with decode: class");
+    BAD(DATASET "    fields: {x: {from: a, decode: class, dtype: uint8}}",
+        "c.yaml:4:14: field 'x': decode: class gives int64, and the dtype asked for is uint8");
+    BAD(DATASET "    fields: {x: {from: a, decode: raw}}",
+        "c.yaml:4:14: field 'x': decode: raw needs bytes: N, the size of every row; ragged raw "
+        "fields are not in this version");
+    BAD(DATASET "    fields: {x: {from: a, decode: class}, x: {from: b, decode: class}}",
+        "c.yaml:4:43: field x is given twice");
+    BAD(DATASET "    preset: imagenet-eval\n"
+                "    fields: {label: {from: a, decode: class}, label: {from: b, decode: class}}",
+        "c.yaml:5:47: field label is given twice");
+    BAD(DATASET "    fields: {x: {from: a, decode: image, ops: [{resize: [1,1]}], dtype: float32, "
+                "normalize: {mean: [0, 0], std: [1, 1, 1]}}, y: {from: a, decode: image, ops: "
+                "[{resize: [1,1]}], dtype: float32, normalize: {mean: [0, 0, 0], std: [1, 0, 1]}}, "
+                "z: {from: a, decode: image, ops: [{resize: [1,1]}], normalize: {mean: [0, x, 0], "
+                "sdt: 3}}}",
+        "c.yaml:4:100: mean is a list of 3 numbers, not of 2",
+        "c.yaml:4:228: std is three numbers above 0", "c.yaml:4:304: normalize needs std",
+        "c.yaml:4:322: unknown key 'sdt' in normalize; did you mean 'std'?");
+    char text[4096];
+    size_t used = (size_t)snprintf(text, sizeof text, DATASET "    fields:\n");
+    for (int i = 0; i < 16; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "      f%d: {from: a, decode: class}\n", i);
+    config_destroy(case_good(text, NULL));
+    snprintf(text + used, sizeof text - used, "      f16: {from: a, decode: class}\n");
+    BAD(text, "c.yaml:21:7: more than 16 fields");
+}
+
+static void test_order_and_policy(void **state)
+{
+    (void)state;
+    BAD(DATASET "    order: {shuffle: block, lanes: 2, block_samples: 3, sed: 1, seed: -1}",
+        "c.yaml:4:22: shuffle: block is not supported in this version",
+        "c.yaml:4:29: lanes is not supported in this version",
+        "c.yaml:4:39: block_samples is not supported in this version",
+        "c.yaml:4:57: unknown key 'sed' in order; did you mean 'seed'?",
+        "c.yaml:4:71: seed is a whole number, not '-1'");
+    BAD(DATASET "    order: global\n    last: parital",
+        "c.yaml:4:12: order is a mapping of shuffle seed, not 'global'",
+        "c.yaml:5:11: last is one of drop pad partial, not 'parital'; did you mean 'partial'?");
+    BAD(DATASET "    on_error: {policy: substitute, max_rate: 0.1, max_consecutive: 3}",
+        "c.yaml:4:24: substitute is not supported in this version: use mask or fail",
+        "c.yaml:4:36: max_rate is not supported in this version",
+        "c.yaml:4:51: max_consecutive is not supported in this version");
+    BAD(DATASET "    on_error: {policy: msak}",
+        "c.yaml:4:24: policy is one of mask fail, not 'msak'; did you mean 'mask'?");
+
+    struct err err = {0};
+    uint32_t policy = 77;
+    assert_int_equal(config_policy_read("mask", &policy, &err), 0);
+    assert_int_equal(policy, CONFIG_POLICY_MASK);
+    assert_int_equal(config_policy_read("fail", &policy, &err), 0);
+    assert_int_equal(policy, CONFIG_POLICY_FAIL);
+    static const char *const wrong[][2] = {
+        {"substitute", "substitute is not supported in this version: use mask or fail"},
+        {"substitute,max_rate=1", "substitute is not supported in this version: use mask or fail"},
+        {"mask,max_rate=0.1", "max_rate is not supported in this version"},
+        {"fail,max_consecutive=3", "max_consecutive is not supported in this version"},
+        {"mask,", "'' behind the policy is not max_rate=x or max_consecutive=n"},
+        {"mask,foo=1", "'foo=1' behind the policy is not max_rate=x or max_consecutive=n"},
+        {"", "'' is not a policy: use mask or fail"},
+        {"masks", "'masks' is not a policy: use mask or fail"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(config_policy_read(wrong[i][0], &policy, &err), -EINVAL);
+        assert_string_equal(err.text, wrong[i][1]);
+        assert_int_equal(policy, CONFIG_POLICY_FAIL);
+    }
+}
+
+static void test_dataset_read(void **state)
+{
+    (void)state;
+    struct config *config = case_good("limits: {pixels: 5000}", NULL);
+    struct config_dataset *dataset = calloc(1, sizeof *dataset);
+    struct config_complaints complaints;
+    assert_non_null(dataset);
+    static const char good[] = "{source: {folder: \"/a b\"}, preset: imagenet-eval}";
+    assert_int_equal(config_dataset_read(good, strlen(good), "open", config, dataset, &complaints),
+                     0);
+    assert_string_equal(dataset->source.path, "/a b");
+    assert_int_equal(dataset->field_count, 2);
+    assert_int_equal(dataset->fields[0].max_pixels, 5000);
+    assert_string_equal(dataset->name, "");
+    static const char wrong[] = "source: {folder: /a}\npreset: imagenet\n";
+    dataset->seed = 99;
+    assert_int_equal(
+        config_dataset_read(wrong, strlen(wrong), "open", config, dataset, &complaints), -EINVAL);
+    assert_int_equal(complaints.count, 1);
+    assert_string_equal(complaints.lines[0],
+                        "open:2:9: preset is one of imagenet-train imagenet-eval clip-train "
+                        "clip-eval, not 'imagenet'");
+    assert_int_equal(dataset->seed, 99);
+    assert_int_equal(config_dataset_read("", 0, "open", config, dataset, &complaints), -EINVAL);
+    assert_string_equal(complaints.lines[0], "open: the dataset is empty");
+    char *large = calloc(1, CONFIG_DATASET_BYTES_MAX + 1);
+    assert_non_null(large);
+    memset(large, '\n', CONFIG_DATASET_BYTES_MAX + 1);
+    memcpy(large, good, strlen(good));
+    assert_int_equal(
+        config_dataset_read(large, CONFIG_DATASET_BYTES_MAX, "open", config, dataset, &complaints),
+        0);
+    assert_int_equal(config_dataset_read(large, CONFIG_DATASET_BYTES_MAX + 1, "open", config,
+                                         dataset, &complaints),
+                     -EINVAL);
+    assert_string_equal(complaints.lines[0], "open: a dataset's text is larger than 64 KiB");
+    free(large);
+    free(dataset);
+    config_destroy(config);
+}
+
+static void test_diff_and_round_trip(void **state)
+{
+    (void)state;
+    struct config *mine = case_good(
+        "datasets:\n"
+        "  gone: {source: {folder: /g}}\n"
+        "  a:\n"
+        "    source: {folder: \"/a #1\"}\n"
+        "    preset: clip-train\n"
+        "    fields: {own: {from: [x, y], decode: raw, bytes: 3000}, flip: {from: jpg, decode: "
+        "image, ops: [{resize: 7}, {random_crop: [3, 5]}, {vertical_flip: 0.1}], dtype: float32, "
+        "normalize: {mean: [0.1, 0.2, 0.3], std: [1, 2, 3]}, orientation: ignore}}\n"
+        "  s: {source: {synthetic: {samples: 5, bytes: 1000}}, order: {seed: 7}}\n",
+        NULL);
+    char *text = config_print(mine, 0);
+    struct config *back = case_good(text, NULL);
+    char *diff = config_diff(mine, back);
+    assert_string_equal(diff, "");
+    assert_int_equal(back->dataset_count, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_memory_equal(&mine->datasets[i], &back->datasets[i], sizeof mine->datasets[i]);
+    free(diff);
+    free(text);
+    config_destroy(back);
+    struct config *other = case_good(
+        "datasets:\n"
+        "  a:\n"
+        "    source: {folder: /b}\n"
+        "    preset: clip-train\n"
+        "    normalize: imagenet\n"
+        "    last: pad\n"
+        "    fields: {label: {from: [x, y], decode: raw, bytes: 3000}}\n"
+        "  s: {source: {synthetic: {samples: 6, bytes: 1000}}, on_error: {policy: fail}}\n"
+        "  fresh: {source: {folder: /g}}\n",
+        NULL);
+    diff = config_diff(mine, other);
+    assert_string_equal(
+        diff, "datasets.gone: only in the running configuration\n"
+              "datasets.a.source: running {folder: \"/a #1\"}, asked {folder: /b}\n"
+              "datasets.a.last: running drop, asked pad\n"
+              "datasets.a.fields: running [image, label, own, flip], asked [image, label]\n"
+              "datasets.a.fields.image.normalize: running clip, asked imagenet\n"
+              "datasets.a.fields.label.from: running [cls], asked [x, y]\n"
+              "datasets.a.fields.label.decode: running class, asked raw\n"
+              "datasets.a.fields.label.dtype: running int64, asked uint8\n"
+              "datasets.a.fields.label.bytes: running none, asked 3KB\n"
+              "datasets.s.source: running {synthetic: {samples: 5, bytes: 1KB}}, asked {synthetic: "
+              "{samples: 6, bytes: 1KB}}\n"
+              "datasets.s.order.seed: running 7, asked 0\n"
+              "datasets.s.on_error.policy: running mask, asked fail\n"
+              "datasets.fresh: only in the asked configuration\n");
+    free(diff);
+    config_destroy(mine);
+    config_destroy(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_wrong_sources),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_imagenet),
+        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_beside_preset),
+        cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_wrong_ops),
+        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_wrong_fields),
+        cmocka_unit_test(test_order_and_policy),
+        cmocka_unit_test(test_dataset_read),
+        cmocka_unit_test(test_diff_and_round_trip),
+    };
+    return cmocka_run_group_tests(tests, NULL, case_clean);
+}
