@@ -81,8 +81,8 @@ static const struct args_option args_options[] = {
      CTL_VERB_PULL, ARGS_UNSIGNED, 0},
     {"seconds", "S", "how long to drain (default 10)", AT(seconds), AT(has_seconds), 0,
      CTL_VERB_BENCH, ARGS_SECONDS, 0},
-    {"ranks", "N", "processes that pull, as the ranks of one job (default 1)", AT(ranks), 0, 1024,
-     CTL_VERB_BENCH, ARGS_UNSIGNED, 0},
+    {"ranks", "N", "processes that pull, as the ranks of one job (default 1)", AT(ranks), 0,
+     CTL_RANKS_MAX, CTL_VERB_BENCH, ARGS_UNSIGNED, 0},
     {"output", "FILE", "the PNG file to write", AT(out), 0, 0, CTL_VERB_PREVIEW, ARGS_STRING, 'o'},
     {"diff", NULL, "only what differs from the defaults", AT(diff), 0, 0, CTL_VERB_CONFIG,
      ARGS_FLAG, 0},
@@ -313,7 +313,7 @@ int ctl_args_parse(int argc, char *const argv[], struct ctl_options *ret_options
             if (option->value && !value && ++i == argc)
                 return ctl_fail(CTL_EXIT_USAGE, "%s: %s is missing", word, option->value);
             given[option - args_options] = true;
-            rc = args_store(option, option->value && !value ? argv[i] : value, ret_options);
+            rc = args_store(option, value ? value : option->value ? argv[i] : "", ret_options);
         }
         if (rc != 0)
             return rc;

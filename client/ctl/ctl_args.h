@@ -8,7 +8,7 @@
 
 #include "client/ctl/ctl_text.h"
 
-enum { CTL_SETS_MAX = 64, CTL_OPERANDS_MAX = 256 };
+enum { CTL_SETS_MAX = 64, CTL_OPERANDS_MAX = 256, CTL_RANKS_MAX = 1024 };
 
 /* What was asked. Strings are borrowed from argv. Numbers that were not given are 0 unless said
  * otherwise. */

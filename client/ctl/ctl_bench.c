@@ -355,8 +355,8 @@ static int bench_receive(struct bench *bench, struct bench_child *child)
 
 static int bench_gather(struct bench *bench, struct bench_child *children)
 {
-    struct pollfd *polls = calloc(bench->ranks, sizeof *polls);
-    int code = polls ? 0 : ctl_fail(CTL_EXIT_FAILED, "out of memory");
+    struct pollfd polls[CTL_RANKS_MAX];
+    int code = 0;
     while (code == 0 && bench->total.ranks < bench->ranks) {
         for (uint32_t i = 0; i < bench->ranks; i++)
             polls[i] =
@@ -371,7 +371,6 @@ static int bench_gather(struct bench *bench, struct bench_child *children)
                 code = bench_receive(bench, &children[i]);
         }
     }
-    free(polls);
     return code ? code : bench_end(bench);
 }
 

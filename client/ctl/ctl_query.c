@@ -76,7 +76,7 @@ int ctl_config(const struct ctl_options *options)
     if (code == 0)
         code = ctl_query(connection, &request, SPDL__V1__TO_CLIENT__BODY_CONFIG, &reply);
     spdl_disconnect(connection);
-    if (code != 0)
+    if (code != 0 || !reply)
         return code;
     struct ctl_text text = {0};
     const char *yaml = reply->config->yaml;

@@ -40,7 +40,7 @@ int ctl_sheet_create(struct ctl_sheet *sheet, uint32_t tiles, uint32_t picture_w
     if (longest > SHEET_TILE_MAX)
         scale = (double)SHEET_TILE_MAX / longest;
     else if (longest < SHEET_TILE_MIN)
-        scale = (SHEET_TILE_MIN + longest - 1) / longest; /* whole */
+        scale = (double)(uint32_t)((SHEET_TILE_MIN + longest - 1) / longest); /* whole */
     sheet->tile_width = (uint32_t)(picture_width * scale);
     sheet->tile_height = (uint32_t)(picture_height * scale);
     sheet->tile_width += sheet->tile_width == 0;
@@ -136,7 +136,7 @@ void ctl_sheet_picture(struct ctl_sheet *sheet, uint32_t tile, const struct ctl_
     sheet_place(sheet, tile, at);
     for (uint32_t y = 0; y < sheet->tile_height; y++) {
         for (uint32_t x = 0; x < sheet->tile_width; x++) {
-            struct sheet_colour colour;
+            struct sheet_colour colour = {{0}};
             const uint32_t span[4] = {
                 (uint32_t)((uint64_t)x * picture->width / sheet->tile_width),
                 (uint32_t)((uint64_t)y * picture->height / sheet->tile_height),

@@ -45,11 +45,11 @@ int ctl_stream_check(const struct ctl_options *options, uint64_t batch_default)
     if (options->preset && !options->source)
         return ctl_fail(CTL_EXIT_USAGE, "--preset goes with --source; a named dataset has its own");
     uint64_t world = options->ranks ? options->ranks : options->world ? options->world : 1;
+    unsigned long long highest = world - 1;
     uint64_t batch = options->batch ? options->batch : batch_default;
     if (options->rank >= world)
         return ctl_fail(CTL_EXIT_USAGE, "--rank %llu: with --world %llu ranks are 0 to %llu",
-                        (unsigned long long)options->rank, (unsigned long long)world,
-                        (unsigned long long)world - 1);
+                        (unsigned long long)options->rank, (unsigned long long)world, highest);
     if (batch % world)
         return ctl_fail(CTL_EXIT_USAGE,
                         "--batch %llu is the batch of the whole job and cannot be divided among "
