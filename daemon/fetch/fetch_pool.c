@@ -21,7 +21,12 @@
 
 extern const struct fetch_ops fetch_pool_ops;
 
-enum { THREADS_MAX = 16, STACK_BYTES = 128 << 10, CLOSE_WAIT_NS = 800000000 };
+enum {
+    THREADS_MAX = 16,
+    STACK_BYTES = 128 << 10,
+    PIECE_BYTES = 256 << 10,
+    CLOSE_WAIT_NS = 800000000
+};
 
 struct fetch_pool {
     struct fetch fetch;
@@ -53,7 +58,7 @@ static int read_all(struct fetch_pool *pool, int fd, const struct fetch_request 
 {
     for (uint64_t done = 0; done < request->bytes;) {
         if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
-            return -ECANCELED; /* after a hang; the memory may not be ours any more */
+            return -ECANCELED; /* the memory may soon be others' */
         ssize_t got =
             pread(fd, request->into + done, request->bytes - done, (off_t)(request->offset + done));
         if (got > 0)

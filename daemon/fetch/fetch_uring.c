@@ -41,6 +41,9 @@ enum {
     SIGNAL_EVERY =
         8, /* results; the conductor hears of the rest when the fetcher has nothing to start */
     TRIES_MAX = 16,
+    PIECE_BYTES =
+        1
+        << 20, /* of a read by a plain call: between two the fetcher looks whether it is to stop */
     READ_BYTES_MAX = 1 << 30,
     DRAIN_MS = 700, /* of operations in flight at the end; then they are given up */
     CLOSE_WAIT_MS = 900
@@ -89,9 +92,15 @@ struct fetch_uring {
     uint32_t owners;
 };
 
-static void unref(struct fetch_uring *uring)
+/* The fetcher says in the same breath that it has ended, so that fetch_close then finds itself the
+ * last owner. */
+static void unref(struct fetch_uring *uring, bool fetcher)
 {
     pthread_mutex_lock(&uring->lock);
+    if (fetcher) {
+        uring->ended = true;
+        pthread_cond_signal(&uring->changed);
+    }
     bool last = --uring->owners == 0;
     pthread_mutex_unlock(&uring->lock);
     if (!last)
@@ -208,13 +217,17 @@ static void read_on(struct fetch_uring *uring, uint32_t slot)
     const struct fetch_request *request = &uring->port.slots[slot].request;
     struct task *task = &uring->tasks[slot];
     while (task->done < request->bytes) {
+        if (stopped(uring)) {
+            fail(uring, slot, -ECANCELED);
+            return;
+        }
         if (task->place == FETCH_PLACE_REMOTE) {
             ring_read(uring, slot);
             return;
         }
         uint64_t rest = request->bytes - task->done;
         struct iovec part = {.iov_base = request->into + task->done,
-                             .iov_len = rest < READ_BYTES_MAX ? rest : READ_BYTES_MAX};
+                             .iov_len = rest < PIECE_BYTES ? rest : PIECE_BYTES};
         ssize_t got = preadv2(task->fd, &part, 1, (off_t)(request->offset + task->done),
                               task->place == FETCH_PLACE_MEMORY ? 0 : RWF_NOWAIT);
         if (got > 0) {
@@ -542,11 +555,7 @@ static void *uring_thread(void *argument)
     }
     if (ring)
         io_uring_queue_exit(&uring->ring);
-    pthread_mutex_lock(&uring->lock);
-    uring->ended = true;
-    pthread_cond_signal(&uring->changed);
-    pthread_mutex_unlock(&uring->lock);
-    unref(uring);
+    unref(uring, true);
     return NULL;
 }
 
@@ -615,7 +624,7 @@ static int uring_open(const struct fetch_params *params, struct fetch **ret_fetc
     rc = uring->tasks ? start_fetcher(uring, reterr)
                       : err_set(reterr, -ENOMEM, "fetch: no memory for %u reads", params->depth);
     if (rc < 0) {
-        unref(uring);
+        unref(uring, false);
         return rc;
     }
     *ret_fetch = &uring->fetch;
@@ -655,7 +664,7 @@ static void uring_close(struct fetch *fetch)
     while (!uring->ended && pthread_cond_timedwait(&uring->changed, &uring->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&uring->lock);
-    unref(uring);
+    unref(uring, false);
 }
 
 static int uring_fd(const struct fetch *fetch)
