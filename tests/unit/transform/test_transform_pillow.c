@@ -66,7 +66,8 @@ static void paint(struct sample *sample, uint32_t *state)
     }
 }
 
-static void add_text(struct sample *sample, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void add_text(struct sample *sample,
+                                                           const char *format, ...)
 {
     size_t used = strlen(sample->text);
     va_list args;
