@@ -261,6 +261,82 @@ static void test_many_complaints(void **state)
     assert_non_null(strstr(the_case.complaints.lines[31], ":32:1: unknown key 'unknown31'"));
 }
 
+/* What is wrong further up in the file comes first, also when the list is full already. */
+static void test_full_in_order(void **state)
+{
+    (void)state;
+    char text[4096];
+    size_t used = (size_t)snprintf(text, sizeof text, "datasets:\n  a b: {}\n");
+    for (int i = 0; i < 40; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "unknown%d: 1\n", i);
+    struct config *config = NULL;
+    assert_int_equal(case_load(text, NULL, &config), -EINVAL);
+    assert_int_equal(the_case.complaints.count, 41);
+    assert_non_null(strstr(the_case.complaints.lines[0], ":2:3: the name of a dataset"));
+    assert_non_null(strstr(the_case.complaints.lines[1], ":3:1: unknown key 'unknown0'"));
+    assert_non_null(strstr(the_case.complaints.lines[31], ":33:1: unknown key 'unknown30'"));
+}
+
+/* A value that is shown is cut between characters, never within one. */
+static void test_shown_values(void **state)
+{
+    (void)state;
+    static const char *const letters[] = {"\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x99\x82"};
+    for (size_t k = 0; k < 3; k++) {
+        for (size_t lead = 0; lead < 4; lead++) {
+            char text[256] = "abc", show[CONFIG_SHOW_BYTES];
+            size_t bytes = strlen(letters[k]);
+            for (size_t i = 0; i < 40; i++)
+                memcpy(text + lead + i * bytes, letters[k], bytes + 1);
+            struct config_node node = {.kind = CONFIG_NODE_SCALAR, .text = text};
+            node.bytes = strlen(text);
+            config_show(&node, show);
+            size_t whole = (47 - lead) / bytes;
+            assert_true(config_text_is_utf8(show));
+            assert_int_equal(strlen(show), 1 + lead + whole * bytes + 1 + 3);
+        }
+    }
+    char line[512], key[300];
+    memset(key, 'k', sizeof key);
+    key[sizeof key - 1] = '\0';
+    snprintf(line, sizeof line, "%s: 1", key);
+    key[47] = '\0';
+    char expected[400];
+    snprintf(expected, sizeof expected, "c.yaml:1:1: unknown key '%s'...", key);
+    BAD(line, expected);
+}
+
+/* No setting is a duration yet; the reader that such a row will use. */
+static void test_duration(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *complaint;
+    } cases[] = {
+        {"20ms", NULL},
+        {"5ms", "w:3:9: reconnect: '5ms' is outside 10ms to 1min"},
+        {"61s", "w:3:9: reconnect: '61s' is outside 10ms to 1min"},
+        {"99999999999999h", "w:3:9: reconnect: '99999999999999h' is outside 10ms to 1min"},
+        {"20", "w:3:9: reconnect is a duration, a number with us ms s min h, not '20'"},
+        {"", "w:3:9: reconnect is a duration, not nothing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct config_reader reader;
+        uint64_t ns = 0;
+        struct config_node node = {.kind = CONFIG_NODE_SCALAR, .line = 3, .column = 9};
+        node.text = cases[i].text;
+        node.bytes = strlen(node.text);
+        the_case.complaints.count = 0;
+        config_reader_init(&reader, "w", &the_case.complaints);
+        int rc = config_read_duration(&reader, &node, "reconnect", 10000000, 60000000000, &ns);
+        assert_int_equal(rc, cases[i].complaint ? -EINVAL : 0);
+        assert_int_equal(ns, cases[i].complaint ? 0 : 20000000);
+        if (cases[i].complaint)
+            assert_string_equal(the_case.complaints.lines[0], cases[i].complaint);
+    }
+}
+
 static char *read_text(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -356,8 +432,8 @@ static void test_round_trip(void **state)
         "auto",
         "~",
         "\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82",
-        "nel\xc2\x85ls\xe2\x80\xa8ps\xe2\x80\xa9"
-        "bom\xef\xbb\xbfnbsp\xc2\xa0",
+        "nel\xc2\x85ls\xe2\x80\xa8ps\xe2\x80\xa9",
+        "mark\xef\xbb\xbfnbsp\xc2\xa0",
         "'single'",
         "a: b",
         "%percent",
@@ -417,13 +493,14 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_units),      cmocka_unit_test(test_units_text),
-        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_all_settings),
-        cmocka_unit_test(test_set),        cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_wrong_keys), cmocka_unit_test(test_many_complaints),
-        cmocka_unit_test(test_sample),     cmocka_unit_test(test_print),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_quote),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_units),         cmocka_unit_test(test_units_text),
+        cmocka_unit_test(test_defaults),      cmocka_unit_test(test_all_settings),
+        cmocka_unit_test(test_set),           cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_wrong_keys),    cmocka_unit_test(test_many_complaints),
+        cmocka_unit_test(test_full_in_order), cmocka_unit_test(test_shown_values),
+        cmocka_unit_test(test_duration),      cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_print),         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_quote),         cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, case_clean);
 }
