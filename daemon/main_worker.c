@@ -1,8 +1,24 @@
-/* spdld-worker: started by spdld with its socket as descriptor 3. It is of no use when started by hand. */
+/* spdld-worker: started by spdld with its socket as descriptor 3. It is of no use when started by
+ * hand. */
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "worker/worker.h"
+
+/* The worker dies with spdld. When spdld died before that was arranged, its children have got
+ * another parent by now. */
+static int die_with_parent(void)
+{
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof peer;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getsockopt(WORKER_SOCKET_FD, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return -1;
+    return getppid() == 1 && peer.pid != 1 ? -1 : 0;
+}
 
 int main(void)
 {
@@ -14,5 +30,11 @@ int main(void)
                 WORKER_SOCKET_FD);
         return 2;
     }
+    /* Keys on spdld's terminal and its hang-up are for spdld, which then closes the socket. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    if (die_with_parent() != 0)
+        return 0;
     return worker_run(WORKER_SOCKET_FD);
 }

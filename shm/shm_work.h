@@ -40,6 +40,8 @@ struct spdl_work_part {
     uint64_t bytes;
 };
 
+enum { SPDL_WORK_MAY_STOP_EARLY = 1u }; /* flags of a command: the sample was seen whole before */
+
 /* Where a row goes: row `row` of slot `slot` of the stream that the worker knows under this number.
  */
 struct spdl_work_dest {
@@ -54,7 +56,7 @@ struct spdl_work_command {
     uint64_t position; /* counter of the random draws */
     uint32_t epoch;
     uint32_t attempt;
-    uint32_t flags; /* reserved: may the codec stop early */
+    uint32_t flags; /* SPDL_WORK_MAY_STOP_EARLY */
     uint8_t part_count;
     uint8_t dest_count;
     uint8_t reserved0[2];

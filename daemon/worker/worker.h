@@ -1,10 +1,13 @@
-/* The worker: a process of decoding threads. This header is what spdld and the worker say to each other on the worker's socket
- * (SOCK_SEQPACKET, one message a packet, fixed structs, descriptors beside them); rows travel through the rings of shm/shm_work.h.
+/* The worker: a process of decoding threads. This header is what spdld and the worker say to each
+ * other on the worker's socket (SOCK_SEQPACKET, one message a packet, fixed structs, descriptors
+ * beside them); rows travel through the rings of shm/shm_work.h.
  *
- * Life: spdld starts the worker with the socket as descriptor 3 → START (arena, commands, completions, eventfd) → READY → any number of
- * ADD (data segment) → ADDED and DROP → DROPPED → end of file: the worker exits with 0. spdld sends commands for a stream only between its ADDED
- * and its DROP, and DROP only when none of them is outstanding. After START the worker opens nothing: all it ever maps came by descriptor.
- * A message that does not fit ends the worker with status 2. */
+ * Life: spdld starts the worker with the socket as descriptor 3 → START (arena, commands,
+ * completions, eventfd) → READY → any number of ADD (data segment) → ADDED and DROP → DROPPED → end
+ * of file: the worker exits with 0. spdld sends commands for a stream only between its ADDED and
+ * its DROP, and DROP only when none of them is outstanding. After START the worker opens nothing:
+ * all it ever maps came by descriptor. A message that does not fit ends the worker with status 2.
+ */
 #ifndef SPDLD_WORKER_H
 #define SPDLD_WORKER_H
 
@@ -15,7 +18,8 @@
 enum { WORKER_VERSION = 1, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
 
 enum worker_message_kind {
-    WORKER_START = 1, /* spdld → worker; descriptors: arena (read-only), commands (read-only), completions (writable), eventfd */
+    WORKER_START = 1, /* spdld → worker; descriptors: arena (read-only), commands (read-only),
+                         completions (writable), eventfd */
     WORKER_READY = 2, /* worker → spdld */
     WORKER_ADD = 3,   /* spdld → worker; descriptor: data segment (writable) */
     WORKER_ADDED = 4,
@@ -46,13 +50,14 @@ struct worker_add {
     uint32_t row_count; /* rows of a slot */
     uint32_t field_count;
     uint32_t reserved;
-    uint64_t field_offset[FIELD_MAX]; /* in a slot; row r of field f is at + r * fields[f].row_bytes */
+    uint64_t
+        field_offset[FIELD_MAX]; /* in a slot; row r of field f is at + r * fields[f].row_bytes */
     struct field_spec fields[FIELD_MAX];
 };
 
-/* Runs the worker on its socket until the peer closes it: the whole life of spdld-worker, or of a thread in spdld-inproc. Takes the
- * descriptor. Returns 0 at end of file, 2 when the peer broke the protocol, 1 when memory or threads are short (a line says so on standard
- * error). Blocks. */
+/* Runs the worker on its socket until the peer closes it: the whole life of spdld-worker, or of a
+ * thread in spdld-inproc. Takes the descriptor. Returns 0 at end of file, 2 when the peer broke the
+ * protocol, 1 when memory or threads are short (a line says so on standard error). Blocks. */
 int worker_run(int socket_fd);
 
 #endif

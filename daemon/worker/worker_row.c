@@ -1,0 +1,370 @@
+/* The row executor. Fields are made one after the other; the first that fails is the row's failure.
+ */
+#include "worker/worker_row.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "decode/decode.h"
+#include "transform/transform.h"
+#include "worker/worker_orient.h"
+
+enum {
+    CODECS_MAX = 8,
+    ALIGN = 64,
+    SPARE_BYTES = 64,                   /* that the transform may read behind the last pixel */
+    SHOWN_KEEP_BYTES = 64 * 1024 * 1024 /* more is given back after the picture */
+};
+
+struct worker_row {
+    void *codecs[CODECS_MAX]; /* contexts, in the order of decode_table */
+    struct transform *transform;
+    uint8_t *shown; /* pixels turned as they are shown */
+    size_t shown_bytes;
+};
+
+/* What one field is made of. */
+struct field_job {
+    const struct worker_job *job;
+    const struct field_spec *field;
+    const struct spdl_work_part *part;
+    uint32_t number;
+    uint8_t *to;
+    struct spdl_work_completion *completion;
+    bool first_image;
+};
+
+void worker_row_destroy(struct worker_row *row)
+{
+    if (row == NULL)
+        return;
+    for (size_t i = 0; decode_table[i] != NULL; i++)
+        if (row->codecs[i] != NULL) {
+            decode_table[i]->close(row->codecs[i]);
+            free(row->codecs[i]);
+        }
+    transform_destroy(row->transform);
+    free(row->shown);
+    free(row);
+}
+
+static void *open_codec(const struct decode_ops *ops)
+{
+    size_t bytes = (ops->ctx_bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    void *ctx = aligned_alloc(ALIGN, bytes);
+    if (ctx == NULL)
+        return NULL;
+    memset(ctx, 0, bytes);
+    if (ops->open(ctx) != 0) {
+        free(ctx);
+        return NULL;
+    }
+    return ctx;
+}
+
+struct worker_row *worker_row_create(void)
+{
+    struct worker_row *row = calloc(1, sizeof *row);
+    if (row == NULL)
+        return NULL;
+    row->transform = transform_create();
+    bool ready = row->transform != NULL;
+    for (size_t i = 0; ready && decode_table[i] != NULL; i++) {
+        ASSERT(i < CODECS_MAX);
+        row->codecs[i] = open_codec(decode_table[i]);
+        ready = row->codecs[i] != NULL;
+    }
+    if (!ready) {
+        worker_row_destroy(row);
+        return NULL;
+    }
+    return row;
+}
+
+static enum spdl_class fault_set(struct decode_fault *fault, enum spdl_class class_number,
+                                 const char *message)
+{
+    fault->class_number = class_number;
+    fault->byte_offset = UINT64_MAX;
+    snprintf(fault->message, sizeof fault->message, "%s", message);
+    return class_number;
+}
+
+static struct decode_packet packet_of(const struct field_job *job)
+{
+    return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
+}
+
+static enum spdl_class run_class(const struct field_job *job, struct decode_fault *fault)
+{
+    int64_t value = 0;
+    switch ((enum spdl_work_part_kind)job->part->kind) {
+    case SPDL_WORK_PART_INTEGER:
+        value = (int64_t)job->part->value;
+        break;
+    case SPDL_WORK_PART_BLOB: {
+        struct decode_packet packet = packet_of(job);
+        enum spdl_class class_number = decode_class_text(&packet, &value, fault);
+        if (class_number != SPDL_CLASS_OK)
+            return class_number;
+        break;
+    }
+    case SPDL_WORK_PART_MADE_UP:
+        return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "made-up bytes are no class label");
+    }
+    memcpy(job->to, &value, sizeof value);
+    return SPDL_CLASS_OK;
+}
+
+static enum spdl_class run_raw(const struct field_job *job, struct decode_fault *fault)
+{
+    switch ((enum spdl_work_part_kind)job->part->kind) {
+    case SPDL_WORK_PART_BLOB: {
+        struct decode_packet packet = packet_of(job);
+        return decode_raw(&packet, job->field->row_bytes, job->to, fault);
+    }
+    case SPDL_WORK_PART_MADE_UP:
+        if (job->part->bytes != job->field->row_bytes)
+            return fault_set(fault,
+                             job->part->bytes < job->field->row_bytes ? SPDL_CLASS_SHORT
+                                                                      : SPDL_CLASS_LIMIT,
+                             "a sample's made-up bytes are not as many as a row has");
+        decode_made_up(job->part->value, job->field->row_bytes, job->to);
+        return SPDL_CLASS_OK;
+    case SPDL_WORK_PART_INTEGER:
+        break;
+    }
+    return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "a number is no raw bytes");
+}
+
+/* The turned pixels of the region, in the thread's own memory. */
+static bool turn_pixels(struct worker_row *row, int32_t orientation,
+                        const struct decode_region *region, const struct decode_pixels *stored,
+                        struct transform_pixels *ret_pixels)
+{
+    int32_t width, height;
+    worker_orient_size(orientation, region->width, region->height, &width, &height);
+    size_t stride = ((size_t)width * 4 + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    size_t bytes = stride * (size_t)height + SPARE_BYTES;
+    if (bytes > row->shown_bytes) {
+        free(row->shown);
+        row->shown = aligned_alloc(ALIGN, bytes);
+        row->shown_bytes = row->shown == NULL ? 0 : bytes;
+        if (row->shown == NULL)
+            return false;
+    }
+    worker_orient_copy(orientation, stored, region, row->shown, stride);
+    *ret_pixels = (struct transform_pixels){row->shown, stride, 0, 0};
+    return true;
+}
+
+/* After an unusually large picture its memory goes. */
+static void give_back(struct worker_row *row, size_t codec)
+{
+    decode_table[codec]->trim(row->codecs[codec]);
+    if (row->shown_bytes <= SHOWN_KEEP_BYTES)
+        return;
+    free(row->shown);
+    row->shown = NULL;
+    row->shown_bytes = 0;
+}
+
+static void note_geometry(const struct field_job *job, const struct transform_geometry *geometry)
+{
+    struct spdl_work_completion *completion = job->completion;
+    if (!job->first_image)
+        return;
+    completion->crop[0] = geometry->box.x;
+    completion->crop[1] = geometry->box.y;
+    completion->crop[2] = geometry->box.width;
+    completion->crop[3] = geometry->box.height;
+    completion->flags |= (geometry->has_draws ? SPDL_WORK_DRAWS : 0u) |
+                         (geometry->hflip ? SPDL_WORK_HFLIP : 0u) |
+                         (geometry->vflip ? SPDL_WORK_VFLIP : 0u);
+}
+
+static enum spdl_class fold(const struct field_job *job, int32_t width, int32_t height,
+                            struct transform_geometry *ret_geometry, struct decode_fault *fault)
+{
+    const struct law_draws draws = {.seed = job->job->streams[0]->add.seed,
+                                    .position = job->job->command->position,
+                                    .epoch = job->job->command->epoch,
+                                    .field = job->number};
+    enum spdl_class class_number =
+        transform_fold(job->field, job->number, &draws, width, height, ret_geometry);
+    if (class_number == SPDL_CLASS_OK)
+        return SPDL_CLASS_OK;
+    fault->class_number = class_number;
+    fault->byte_offset = UINT64_MAX;
+    snprintf(fault->message, sizeof fault->message, "%d x %d is too %s for its operations", width,
+             height, class_number == SPDL_CLASS_LIMIT ? "large" : "small");
+    return class_number;
+}
+
+static enum spdl_class run_codec(struct worker_row *row, const struct field_job *job,
+                                 const struct decode_packet *packet, size_t codec,
+                                 struct decode_fault *fault)
+{
+    const struct decode_ops *ops = decode_table[codec];
+    void *ctx = row->codecs[codec];
+    struct decode_head head;
+    struct transform_geometry geometry;
+    struct decode_pixels stored;
+    enum spdl_class class_number = ops->head(ctx, packet, job->field->max_pixels, &head, fault);
+    if (class_number != SPDL_CLASS_OK)
+        return class_number;
+    int32_t orientation = job->field->ignore_orientation ? 1 : head.orientation, width, height;
+    worker_orient_size(orientation, head.width, head.height, &width, &height);
+    class_number = fold(job, width, height, &geometry, fault);
+    if (class_number != SPDL_CLASS_OK)
+        return class_number;
+    const struct decode_region region =
+        worker_orient_region(orientation, head.width, head.height, &geometry.box);
+    bool may_stop_early = (job->job->command->flags & SPDL_WORK_MAY_STOP_EARLY) != 0;
+    class_number = ops->decode(ctx, packet, &region, may_stop_early, &stored, fault);
+    if (class_number != SPDL_CLASS_OK)
+        return class_number;
+    struct transform_pixels pixels = {stored.base, stored.stride, stored.region_x, stored.region_y};
+    bool done = orientation == 1 || turn_pixels(row, orientation, &region, &stored, &pixels);
+    if (done)
+        done = transform_run(row->transform, job->field, &geometry, &pixels, job->to) == 0;
+    give_back(row, codec);
+    if (!done)
+        return fault_set(fault, SPDL_CLASS_RESOURCE, "no memory for the picture's resize");
+    note_geometry(job, &geometry);
+    return SPDL_CLASS_OK;
+}
+
+static enum spdl_class run_image(struct worker_row *row, const struct field_job *job,
+                                 struct decode_fault *fault)
+{
+    if (job->part->kind != SPDL_WORK_PART_BLOB)
+        return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "it is no picture but a number");
+    struct decode_packet packet = packet_of(job);
+    const struct decode_ops *ops = decode_probe(&packet, fault);
+    if (ops == NULL)
+        return fault->class_number;
+    size_t codec = 0;
+    while (decode_table[codec] != ops)
+        codec++;
+    return run_codec(row, job, &packet, codec, fault);
+}
+
+static bool same_form(const struct worker_stream *a, const struct worker_stream *b)
+{
+    if (a->add.field_count != b->add.field_count)
+        return false;
+    for (uint32_t f = 0; f < a->add.field_count; f++)
+        if (a->add.fields[f].row_bytes != b->add.fields[f].row_bytes)
+            return false;
+    return true;
+}
+
+bool worker_row_fits(const struct worker_job *job)
+{
+    const struct spdl_work_command *command = job->command;
+    if (command->dest_count == 0 || command->dest_count > SPDL_WORK_DESTS_MAX ||
+        command->part_count > SPDL_WORK_PARTS_MAX)
+        return false;
+    for (uint32_t d = 0; d < command->dest_count; d++) {
+        const struct worker_stream *stream = job->streams[d];
+        if (stream == NULL || command->dests[d].slot >= stream->add.slot_count ||
+            command->dests[d].row >= stream->add.row_count || !same_form(job->streams[0], stream))
+            return false;
+    }
+    for (uint32_t p = 0; p < command->part_count; p++) {
+        const struct spdl_work_part *part = &command->parts[p];
+        if (part->kind < SPDL_WORK_PART_BLOB || part->kind > SPDL_WORK_PART_MADE_UP)
+            return false;
+        if (part->kind == SPDL_WORK_PART_BLOB &&
+            (part->value > job->arena_bytes || part->bytes > job->arena_bytes - part->value))
+            return false;
+    }
+    return true;
+}
+
+static enum spdl_class run_field(struct worker_row *row, const struct field_job *job,
+                                 enum worker_decoder decoder, struct decode_fault *fault)
+{
+    switch (decoder) {
+    case WORKER_DECODER_IMAGE:
+        return run_image(row, job, fault);
+    case WORKER_DECODER_CLASS:
+        return run_class(job, fault);
+    case WORKER_DECODER_RAW:
+        return run_raw(job, fault);
+    }
+    return SPDL_CLASS_UNSUPPORTED;
+}
+
+static void copy_printable(char *to, size_t capacity, const char *from)
+{
+    size_t i = 0;
+    for (; i + 1 < capacity && from[i] != '\0'; i++)
+        to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
+    to[i] = '\0';
+}
+
+static void note_fault(struct spdl_work_completion *completion, uint32_t field,
+                       const struct decode_fault *fault)
+{
+    completion->class_number = fault->class_number;
+    completion->flags = 0;
+    completion->field = field;
+    completion->byte_offset = fault->byte_offset;
+    copy_printable(completion->message, sizeof completion->message, fault->message);
+}
+
+/* Decoded once, read by several: further destinations get a copy. */
+static void copy_row(const struct worker_job *job)
+{
+    const struct spdl_work_command *command = job->command;
+    const struct spdl_work_dest *from = &command->dests[0];
+    for (uint32_t d = 1; d < command->dest_count; d++) {
+        const struct spdl_work_dest *to = &command->dests[d];
+        for (uint32_t f = 0; f < job->streams[0]->add.field_count; f++)
+            memmove(worker_stream_row(job->streams[d], f, to->slot, to->row),
+                    worker_stream_row(job->streams[0], f, from->slot, from->row),
+                    job->streams[0]->add.fields[f].row_bytes);
+    }
+}
+
+void worker_row_run(struct worker_row *row, const struct worker_job *job,
+                    struct spdl_work_completion *ret_completion)
+{
+    const struct spdl_work_command *command = job->command;
+    const struct worker_stream *stream = job->streams[0];
+    bool seen_image = false;
+    *ret_completion =
+        (struct spdl_work_completion){.ticket = command->ticket, .byte_offset = UINT64_MAX};
+    for (uint32_t f = 0; f < stream->add.field_count; f++) {
+        bool is_image = stream->decoders[f] == WORKER_DECODER_IMAGE;
+        struct decode_fault fault = {.byte_offset = UINT64_MAX};
+        struct field_job field_job = {
+            .job = job,
+            .field = &stream->add.fields[f],
+            .number = f,
+            .to = worker_stream_row(stream, f, command->dests[0].slot, command->dests[0].row),
+            .completion = ret_completion,
+            .first_image = is_image && !seen_image,
+        };
+        enum spdl_class class_number;
+        if (command->field_part[f] >= command->part_count) {
+            class_number = fault_set(&fault, SPDL_CLASS_INCOMPLETE,
+                                     "the sample has no part that the field is made from");
+        } else {
+            field_job.part = &command->parts[command->field_part[f]];
+            class_number = run_field(row, &field_job, stream->decoders[f], &fault);
+        }
+        if (class_number != SPDL_CLASS_OK) {
+            note_fault(ret_completion, f, &fault);
+            return;
+        }
+        seen_image = seen_image || is_image;
+    }
+    if (seen_image && (command->flags & SPDL_WORK_MAY_STOP_EARLY) == 0)
+        ret_completion->flags |= SPDL_WORK_SEEN_WHOLE;
+    copy_row(job);
+}
