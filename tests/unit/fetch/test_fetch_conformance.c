@@ -426,7 +426,8 @@ static void check_close(void)
     for (int round = 0; round < 20; round++) {
         struct fetch *fetch = open_engine(DEPTH, "");
         for (uint32_t i = 0; i < DEPTH; i++) {
-            struct fetch_request request = whole("big", i, memory + (size_t)i * BIG_BYTES);
+            struct fetch_request request =
+                whole(i % 8 ? "sub/1" : "big", i, memory + (size_t)i * BIG_BYTES);
             assert_int_equal(fetch_submit(fetch, &request), 0);
         }
         if (round % 2)
