@@ -351,6 +351,8 @@ int ctl_stream_failed(struct spdl_stream *stream, int rc)
         code = CTL_EXIT_REFUSED;
     else if (rc == -EBADMSG || strcmp(class_name, "ALL_FAILED") == 0)
         code = CTL_EXIT_LIMIT;
-    return ctl_fail(code, "%s%s%s%s", *said ? said : strerror(-rc), *class_name ? " (" : "",
-                    class_name, *class_name ? ")" : "");
+    const char *sentence = *said ? said : strerror(-rc);
+    bool names_class = !*class_name || strstr(sentence, class_name);
+    return ctl_fail(code, "%s%s%s%s", sentence, names_class ? "" : " (",
+                    names_class ? "" : class_name, names_class ? "" : ")");
 }
