@@ -120,8 +120,7 @@ const char *config_units_double_text(double value, char text[CONFIG_UNITS_TEXT_B
 {
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(text, CONFIG_UNITS_TEXT_BYTES, "%.*g", precision, value);
-        double back = strtod(text, NULL);
-        if (memcmp(&back, &value, sizeof back) == 0)
+        if (strtod(text, NULL) == value)
             break;
     }
     return text;

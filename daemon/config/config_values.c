@@ -2,6 +2,7 @@
 #include "config/config_values.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,6 +130,11 @@ static void ops_print(FILE *out, const struct field_spec *field)
     fputs("]", out);
 }
 
+static bool is_same(const double *a, const double *b)
+{
+    return a[0] == b[0] && a[1] == b[1] && a[2] == b[2];
+}
+
 static void normalize_print(FILE *out, const struct field_spec *field)
 {
     if (strcmp(field->decoder, "image") != 0)
@@ -138,8 +144,7 @@ static void normalize_print(FILE *out, const struct field_spec *field)
         return;
     }
     for (const struct config_normalization *row = config_normalizations; row->name; row++) {
-        if (memcmp(row->mean, field->mean, sizeof row->mean) == 0 &&
-            memcmp(row->std, field->std, sizeof row->std) == 0) {
+        if (is_same(row->mean, field->mean) && is_same(row->std, field->std)) {
             fputs(row->name, out);
             return;
         }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "base/assert.h"
 #include "config/config_read.h"
 
 enum { CHUNK_BYTES = 16384 };
@@ -198,6 +199,7 @@ static int on_start(struct builder *b, const yaml_event_t *event)
 /* A container's height reaches its parent only when it is complete. */
 static int on_end(struct builder *b)
 {
+    ASSERT(b->depth > 0);
     struct frame *frame = &b->frames[--b->depth];
     frame->container->size = b->nodes - frame->nodes_before;
     if (b->depth > 0) {
