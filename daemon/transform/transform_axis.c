@@ -111,9 +111,9 @@ static void trim(struct resize_axis *axis, const struct axis_request *request, i
         low = request->real_from - from;
     if (from + high > request->real_to)
         high = request->real_to - from;
-    while (low < high && weight[low] == 0)
+    while (!request->exact && low < high && weight[low] == 0)
         low++;
-    while (low < high && weight[high - 1] == 0)
+    while (!request->exact && low < high && weight[high - 1] == 0)
         high--;
     if (low >= high) { /* nothing but padding: one pixel, counted nothing */
         axis->first[out] = 0;

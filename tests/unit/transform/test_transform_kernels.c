@@ -79,8 +79,8 @@ static void test_all_widths(void **state)
     uint32_t random = 0;
     for (int32_t in = 1; in <= 70; in++) {
         for (int32_t out = 1; out <= 70; out++) {
-            struct transform_geometry g =
-                resize_of(in, 1 + (int32_t)draw(&random, 9), out, 1 + (int32_t)draw(&random, 5));
+            int32_t high = 1 + (int32_t)draw(&random, 9), to = 1 + (int32_t)draw(&random, 5);
+            struct transform_geometry g = resize_of(in, high, out, to);
             g.hflip = draw(&random, 2);
             g.vflip = draw(&random, 2);
             g.filter = draw(&random, 2) ? FIELD_FILTER_BICUBIC : FIELD_FILTER_BILINEAR;
@@ -110,9 +110,10 @@ static void test_windows(void **state)
     (void)state;
     uint32_t random = 9000;
     for (int i = 0; i < 400; i++) {
-        struct transform_geometry g =
-            resize_of(20 + (int32_t)draw(&random, 90), 20 + (int32_t)draw(&random, 90),
-                      20 + (int32_t)draw(&random, 90), 20 + (int32_t)draw(&random, 90));
+        int32_t side[4];
+        for (int s = 0; s < 4; s++)
+            side[s] = 20 + (int32_t)draw(&random, 90);
+        struct transform_geometry g = resize_of(side[0], side[1], side[2], side[3]);
         g.window.x = (int32_t)draw(&random, 30) - 15;
         g.window.y = (int32_t)draw(&random, 30) - 15;
         g.live = g.window;
