@@ -59,6 +59,8 @@ static J_COLOR_SPACE input_space(enum jpeg_maker_colour colour)
     case JPEG_MAKER_CMYK:
     case JPEG_MAKER_YCCK:
         return JCS_CMYK;
+    case JPEG_MAKER_TWO:
+        return JCS_UNKNOWN;
     case JPEG_MAKER_YCBCR:
     case JPEG_MAKER_RGB:
         break;
@@ -72,6 +74,7 @@ static void set_parameters(struct jpeg_compress_struct *info, const struct jpeg_
     info->image_height = (JDIMENSION)recipe->height;
     info->in_color_space = input_space(recipe->colour);
     info->input_components = info->in_color_space == JCS_GRAYSCALE ? 1
+                             : info->in_color_space == JCS_UNKNOWN ? 2
                              : info->in_color_space == JCS_CMYK    ? 4
                                                                    : 3;
     jpeg_set_defaults(info);
@@ -98,17 +101,33 @@ static void write_exif(struct jpeg_compress_struct *info, int orientation)
     jpeg_write_marker(info, JPEG_APP0 + 1, exif, sizeof exif);
 }
 
+/* Scans of the caller's; the script must live until the file is written. */
+static void set_scans(struct jpeg_compress_struct *info, const struct jpeg_recipe *recipe,
+                      jpeg_scan_info script[5])
+{
+    int count = 0;
+    if (recipe->plain_progression) {
+        script[count] = (jpeg_scan_info){.comps_in_scan = info->num_components};
+        for (int i = 0; i < info->num_components; i++)
+            script[count].component_index[i] = i;
+        count++;
+    }
+    for (int i = 0; i < info->num_components; i++, count++)
+        script[count] = (jpeg_scan_info){.comps_in_scan = 1,
+                                         .component_index = {i},
+                                         .Ss = recipe->plain_progression ? 1 : 0,
+                                         .Se = 63};
+    info->scan_info = script;
+    info->num_scans = count;
+}
+
 static void write_file(struct jpeg_compress_struct *info, const struct jpeg_recipe *recipe,
                        uint8_t *row)
 {
-    jpeg_scan_info scans[4];
+    jpeg_scan_info script[5];
     set_parameters(info, recipe);
-    if (recipe->separate_scans) {
-        for (int i = 0; i < info->num_components; i++)
-            scans[i] = (jpeg_scan_info){.comps_in_scan = 1, .component_index = {i}, .Se = 63};
-        info->scan_info = scans;
-        info->num_scans = info->num_components;
-    }
+    if (recipe->separate_scans || recipe->plain_progression)
+        set_scans(info, recipe, script);
     jpeg_start_compress(info, TRUE);
     if (recipe->orientation != 0)
         write_exif(info, recipe->orientation);

@@ -12,7 +12,8 @@ enum jpeg_maker_colour {
     JPEG_MAKER_GREY,
     JPEG_MAKER_RGB, /* stored as RGB */
     JPEG_MAKER_CMYK,
-    JPEG_MAKER_YCCK
+    JPEG_MAKER_YCCK,
+    JPEG_MAKER_TWO /* two components, which no colour has */
 };
 
 struct jpeg_recipe {
@@ -20,10 +21,11 @@ struct jpeg_recipe {
     enum jpeg_maker_colour colour;
     int h[4], v[4]; /* sampling factors; 0: 1 */
     bool progressive, arithmetic;
-    bool separate_scans; /* sequential, one scan a component */
-    int restart;         /* MCUs between restart markers; 0: none */
-    int quality;         /* 0: 90 */
-    int orientation;     /* 0: no EXIF part */
+    bool separate_scans;    /* sequential, one scan a component */
+    bool plain_progression; /* progressive without refinement: DC, then AC of each component */
+    int restart;            /* MCUs between restart markers; 0: none */
+    int quality;            /* 0: 90 */
+    int orientation;        /* 0: no EXIF part */
     const uint8_t *fill; /* one colour for the whole picture, else a pattern with edges and noise */
     uint32_t seed;       /* of the pattern */
     bool quadrants;      /* red, green, blue, white instead */
