@@ -345,15 +345,19 @@ static int feed_worker_down(struct pipeline_core *core, const struct pipeline_ev
     worker->alone = false;
     worker->decodes = 0;
     worker->deaths++;
+    bool served = false;
     for (uint32_t i = 0; i < core->active_count; i++) {
         struct core_stream *stream = core->streams[core->active[i]];
         if (stream->params.worker != event->worker)
             continue;
+        served = true;
         stream->attach = ATTACH_NONE;
         pipeline_core_touch(core, core->active[i]);
         if (worker->deaths >= PIPELINE_DEATHS_MAX)
             pipeline_core_end(core, core->active[i], -ECHILD, SPDL_CLASS_CRASH);
     }
+    if (!served) /* stopped when nobody needed it: nothing is held against the next stream */
+        worker->deaths = 0;
     return 0;
 }
 
