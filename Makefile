@@ -1,6 +1,7 @@
 # spdld: one Makefile for everything. `make help` lists the targets.
 #   CC=gcc|clang      compiler (gcc)
 #   SAN=address,undefined | thread     sanitizers; the result goes to a folder of its own
+#   FAILPOINTS=1      with named points to die at, for tests (shm/shm_failpoint.h); the result goes to a folder of its own
 #   BUILD=folder      where it all goes (build)
 #   V=1               shows whole commands
 SHELL := /bin/sh
@@ -16,7 +17,11 @@ CC := gcc
 endif
 comma := ,
 SAN ?=
-ifeq ($(SAN),)
+FAILPOINTS ?=
+ifneq ($(FAILPOINTS),)
+BUILD ?= build/failpoints
+CPPFLAGS += -DSPDL_FAILPOINTS
+else ifeq ($(SAN),)
 BUILD ?= build
 else
 BUILD ?= build/san-$(firstword $(subst $(comma), ,$(SAN)))
@@ -68,6 +73,8 @@ EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client
 
 .PHONY: all
 all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES)
+.PHONY: programs
+programs: $(PROGRAMS)
 
 $(BUILD)/spdld: $(OBJ)/daemon/main.o $(OBJ)/daemon/main_daemon.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)

@@ -4,6 +4,7 @@
  * window stands still. A new daemon is told where to go on by the state of the last batch given
  * out. */
 #include "client/client_internal.h"
+#include "shm/shm_failpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -298,10 +299,12 @@ static int take_ring(struct spdl_stream *stream, const Spdl__V1__OpenReply *repl
         return spdl_client_fail(&stream->cause, -EPROTO, 0,
                                 "the daemon opened the stream without its descriptors");
     struct spdl_client_ring *ring;
+    SPDL_FAILPOINT("rank.open.before-map");
     int rc = spdl_client_ring_create(in->fds[0], reply->control_bytes, in->fds[1],
                                      reply->data_bytes, &ring, &stream->cause);
     if (rc < 0)
         return rc;
+    SPDL_FAILPOINT("rank.open.mapped");
     close(in->fds[0]);
     close(in->fds[1]);
     stream->pipe_fd = in->fds[2];

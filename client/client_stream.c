@@ -1,5 +1,6 @@
 /* Streams: opening, closing, what is known of one, and the return of its batches. */
 #include "client/client_internal.h"
+#include "shm/shm_failpoint.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,8 +73,10 @@ void spdl_client_stream_give_back(struct spdl_stream *stream, struct spdl_batch 
     pthread_mutex_lock(&stream->lock);
     batch->is_taken = 0;
     ring->held--;
+    SPDL_FAILPOINT("rank.release.before");
     if (ring == stream->ring && stream->state == SPDL_CLIENT_UP && !stream->is_closed)
         queue_release(stream, batch->slot.sequence);
+    SPDL_FAILPOINT("rank.release.after");
     int is_old = ring != stream->ring && ring->held == 0;
     pthread_mutex_unlock(&stream->lock);
     if (is_old)

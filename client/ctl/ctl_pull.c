@@ -10,6 +10,7 @@
 #include "client/ctl/ctl_npy.h"
 #include "client/ctl/ctl_stream.h"
 #include "client/ctl/ctl_verbs.h"
+#include "shm/shm_failpoint.h"
 
 struct pull {
     const struct ctl_options *options;
@@ -52,7 +53,9 @@ static int pull_batch(struct pull *pull, const struct spdl_batch *batch,
 
 static int pull_write(const struct pull *pull)
 {
+    SPDL_FAILPOINT("rank.line.before");
     int rc = ctl_text_write(&pull->line, STDOUT_FILENO);
+    SPDL_FAILPOINT("rank.line.after");
     if (rc == -EPIPE)
         return CTL_EXIT_FAILED; /* nobody reads on: nothing to say to anybody */
     return rc < 0 ? ctl_fail(CTL_EXIT_FAILED, "standard output: %s", strerror(-rc)) : 0;
@@ -78,6 +81,7 @@ static int pull_loop(struct pull *pull)
             break;
         if (rc < 0)
             return ctl_stream_failed(pull->stream, rc);
+        SPDL_FAILPOINT("rank.batch.taken");
         spdl_batch_info(batch, &info);
         bool other_epoch = pull->left == UINT64_MAX && info.epoch != pull->epoch;
         int code = other_epoch ? 0 : pull_batch(pull, batch, &info, wait_ns);

@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
+#include "shm/shm_failpoint.h"
 
 enum {
     STORAGE_TRIES = 5,     /* of a read that the storage fails */
@@ -112,6 +113,7 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
                                    .ticket = result->ticket,
                                    .class_number = (enum spdl_class)result->class_number};
     struct pipeline_row_ref ref;
+    SPDL_FAILPOINT("daemon.fetch.done");
     int rc = pipeline_core_feed(pipeline->core, &event, &ref);
     ASSERT(rc == 0); /* the engine is ours: one result for each request */
     if (result->class_number == SPDL_CLASS_OK || ref.orphan)

@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
+#include "shm/shm_failpoint.h"
 
 static void stream_free(struct pipeline_stream *stream)
 {
@@ -136,6 +137,7 @@ static void sink_done(struct chore *chore)
         (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
     struct pipeline *pipeline = stream->pipeline;
     struct pipeline_event event = {.stream = stream->number};
+    SPDL_FAILPOINT("daemon.open.segments-made");
     stream->phase = STREAM_OPEN;
     if (stream->sink_rc < 0 && !stream->closed) {
         stream->owner->refused(stream->context, &stream->sink_error, SPDL_CLASS_RESOURCE);
@@ -148,7 +150,9 @@ static void sink_done(struct chore *chore)
     }
     event.kind = PIPELINE_EVENT_START;
     pipeline_core_feed(pipeline->core, &event, NULL);
+    SPDL_FAILPOINT("daemon.open.before-reply");
     answer(stream);
+    SPDL_FAILPOINT("daemon.open.after-reply");
     if (!stream->closed)
         sink_rank_fds_sent(stream->sink);
 }
@@ -297,7 +301,9 @@ int pipeline_release(struct pipeline_stream *stream, uint64_t sequence)
     struct pipeline_event event = {
         .kind = PIPELINE_EVENT_RELEASE, .stream = stream->number, .sequence = sequence};
     struct pipeline_row_ref ref;
+    SPDL_FAILPOINT("daemon.release.before");
     int rc = pipeline_core_feed(stream->pipeline->core, &event, &ref);
+    SPDL_FAILPOINT("daemon.release.after");
     if (rc == 0)
         sink_reset(stream->sink, ref.slot);
     return rc;

@@ -19,6 +19,7 @@
 
 #include "base/assert.h"
 #include "pipeline/pipeline_core.h"
+#include "shm/shm_failpoint.h"
 
 enum { STOP_WAIT_MS = 1000 };
 
@@ -165,12 +166,14 @@ void pipeline_worker_kick(struct pipeline_worker *worker)
     uint64_t more = worker->written - worker->published;
     if (more == 0)
         return;
+    SPDL_FAILPOINT("daemon.commands.before");
     worker->published = worker->written;
     /* Partner: the threads' acquire load; the cells were written before. */
     atomic_store_explicit(&worker->commands->published, (uint32_t)worker->written,
                           memory_order_release);
     int wake = more < worker->params.thread_count ? (int)more : (int)worker->params.thread_count;
     syscall(SYS_futex, &worker->commands->published, FUTEX_WAKE, wake, NULL, NULL, 0);
+    SPDL_FAILPOINT("daemon.commands.after");
 }
 
 /* The completion of a command was taken: its cell may be written again once all before it are taken
@@ -202,6 +205,7 @@ uint32_t pipeline_worker_drain(struct pipeline_worker *worker)
         record.message[SPDL_WORK_MESSAGE_BYTES - 1] = 0;
         worker->cursor++;
         count++;
+        SPDL_FAILPOINT("daemon.completion.taken");
         cell_done(worker, record.ticket);
         worker->params.ops->finished(worker->params.context, worker->params.number, &record);
     }

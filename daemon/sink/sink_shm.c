@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "shm/shm_failpoint.h"
 #include "shm/shm_layout.h"
 #include "shm/shm_segment.h"
 #include "sink/sink.h"
@@ -343,14 +344,17 @@ uint64_t sink_publish_end(struct sink *sink, uint32_t slot)
     clock_gettime(CLOCK_MONOTONIC, &now);
     head->publish_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     uint64_t sequence = head->sequence;
+    SPDL_FAILPOINT("daemon.publish.before-entry");
     _Atomic uint64_t *order = (void *)((char *)sink->control.base + sink->layout.order);
     /* Partner: the rank's acquire load of the entry; all that the batch is was written before. */
     atomic_store_explicit(&order[sequence % sink->layout.order_count],
                           spdl_shm_order_entry(sequence, slot), memory_order_release);
+    SPDL_FAILPOINT("daemon.publish.before-pipe");
     char byte = 1;
     ssize_t ignored =
         write(sink->pipe_write, &byte,
               1); /* full: the rank is awake already; EPIPE: its death comes by pidfd */
     (void)ignored;
+    SPDL_FAILPOINT("daemon.publish.after-pipe");
     return head->publish_ns;
 }

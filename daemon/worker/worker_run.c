@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "shm/shm_failpoint.h"
 #include "shm/shm_segment.h"
 #include "worker/worker_state.h"
 
@@ -121,7 +122,8 @@ static int on_start(struct worker *worker, struct message *message)
     if (rc == 0)
         rc = worker_threads_start(worker, start->thread_count);
     if (rc == 0)
-        reply(worker->socket_fd, WORKER_READY, 0);
+        SPDL_FAILPOINT("worker.start.before-ready");
+    reply(worker->socket_fd, WORKER_READY, 0);
     return rc;
 }
 
@@ -132,7 +134,8 @@ static int on_add(struct worker *worker, const struct message *message)
         return -EPROTO;
     int rc = worker_streams_add(&worker->streams, &message->body.add, message->fds[0]);
     if (rc == 0)
-        reply(worker->socket_fd, WORKER_ADDED, message->body.head.stream);
+        SPDL_FAILPOINT("worker.add.mapped");
+    reply(worker->socket_fd, WORKER_ADDED, message->body.head.stream);
     return rc;
 }
 
@@ -144,7 +147,8 @@ static int on_drop(struct worker *worker, const struct message *message)
     atomic_load_explicit(&worker->completed, memory_order_acquire);
     int rc = worker_streams_drop(&worker->streams, message->body.head.stream);
     if (rc == 0)
-        reply(worker->socket_fd, WORKER_DROPPED, message->body.head.stream);
+        SPDL_FAILPOINT("worker.drop.unmapped");
+    reply(worker->socket_fd, WORKER_DROPPED, message->body.head.stream);
     return rc;
 }
 

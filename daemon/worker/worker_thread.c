@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "shm/shm_failpoint.h"
 #include "worker/worker_row.h"
 
 enum {
@@ -83,6 +84,7 @@ static void complete(struct worker *worker, const struct spdl_work_completion *r
     if (atomic_load_explicit(&cell->turn, memory_order_acquire) != last)
         give_up(worker);
     cell->record = *record;
+    SPDL_FAILPOINT("worker.completion.before");
     /* Partner: spdld's acquire. seq_cst, because `waiting` is read behind it: either spdld sees
      * this, or we see it sleep. */
     atomic_store_explicit(&cell->turn, number + 1, memory_order_seq_cst);
@@ -114,11 +116,14 @@ static bool run_command(struct worker_thread *thread, uint32_t number, uint64_t 
     }
     _Atomic uint64_t *working = &worker->completions->working[thread->number];
     atomic_store_explicit(working, command.ticket, memory_order_relaxed);
+    SPDL_FAILPOINT("worker.row.before");
     worker_row_run(thread->row, &job, &record);
+    SPDL_FAILPOINT("worker.row.made");
     uint64_t end_ns = now_ns(), cost_ns = end_ns - *at_ns;
     record.cost_ns = cost_ns > UINT32_MAX ? UINT32_MAX : (uint32_t)cost_ns;
     *at_ns = end_ns;
     complete(worker, &record);
+    SPDL_FAILPOINT("worker.completion.after");
     atomic_store_explicit(working, 0, memory_order_relaxed);
     return true;
 }

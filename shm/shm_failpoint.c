@@ -1,0 +1,27 @@
+/* Points to die at, for tests: see shm_failpoint.h. Any thread. */
+#include "shm/shm_failpoint.h"
+
+#ifdef SPDL_FAILPOINTS
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void spdl_failpoint(const char *name)
+{
+    static _Atomic unsigned long hits; /* of the one point that is asked for; no partner */
+    const char *wanted = getenv("SPDL_FAILPOINT");
+    size_t bytes = strlen(name);
+    if (!wanted || strncmp(wanted, name, bytes) != 0 ||
+        (wanted[bytes] != 0 && wanted[bytes] != ':'))
+        return;
+    unsigned long nth = wanted[bytes] == ':' ? strtoul(wanted + bytes + 1, NULL, 10) : 1;
+    if (atomic_fetch_add_explicit(&hits, 1, memory_order_relaxed) + 1 != nth)
+        return;
+    const char *token = getenv("SPDL_FAILPOINT_TOKEN");
+    if (token && unlink(token) != 0)
+        return;
+    kill(getpid(), SIGKILL);
+}
+#endif

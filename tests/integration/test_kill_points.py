@@ -1,0 +1,114 @@
+#!/usr/bin/python3
+"""kill -9 exactly at each named point of the daemon, the worker and a rank (shm/shm_failpoint.h): what is printed before and after, put together,
+is what an unkilled pull prints, and nothing stays behind. The points are found in the sources, so that a new one is tested at once."""
+# alone: it builds
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import harness  # noqa: E402
+from harness import ROOT, check, equal, wait_until  # noqa: E402
+
+STEPS, BATCH = 10, 16
+POINT = re.compile(r'SPDL_FAILPOINT\("([a-z.-]+)"\)')
+
+
+def points(prefix):
+    found = set()
+    for room in ("daemon", "shm", "proto", "client"):
+        for path in (ROOT / room).rglob("*.c"):
+            found |= set(POINT.findall(path.read_text()))
+    return sorted(name for name in found if name.startswith(prefix))
+
+
+def programs(work):
+    """Programs with the points in them. make gets no more to do when they are there."""
+    if "san-" in harness.BUILD.name:
+        raise harness.Skip("the points are tried in a build without sanitizers")
+    folder = ROOT / "build" / "failpoints"
+    env = {key: value for key, value in os.environ.items() if key not in ("BUILD", "MAKEFLAGS", "MAKELEVEL", "SAN", "CC")}
+    made = subprocess.run(["make", "-s", "-j2", "-C", str(ROOT), "FAILPOINTS=1", "programs"], capture_output=True, text=True, env=env)
+    check(made.returncode == 0, f"the build with points failed: {made.stderr[-600:]}")
+    harness.BUILD = folder
+    return folder
+
+
+def whole_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def facts(line):
+    return (line["epoch"], line["step"], line["rows"], line["valid"], line["ids"], line["keys"], line["state"],
+            line["fields"]["image"]["row_hashes"])
+
+
+def death_env(work, point, nth):
+    token = work.path / "token"
+    token.write_text("")
+    return {"SPDL_FAILPOINT": f"{point}:{nth}", "SPDL_FAILPOINT_TOKEN": str(token)}, token
+
+
+def pull_over_deaths(work, config, daemon, daemon_env, rank_env):
+    """Lines of one pull; whoever dies is started again without the point."""
+    got, state, out = [], None, work.path / "out"
+    while len(got) < STEPS:
+        rank = work.start_pull(out, "pull", "p", "--batch", BATCH, "--seed", 3, "--hash", "--steps", STEPS - len(got), *(["--state", state] if state else []),
+                               env=rank_env)
+        while rank.poll() is None:
+            if daemon.process.poll() is not None:
+                daemon = work.daemon(config, env=daemon_env)
+            try:
+                rank.wait(0.01)
+            except subprocess.TimeoutExpired:
+                pass
+        check(rank.returncode in (0, -signal.SIGKILL), f"the pull ended with {rank.returncode}: {pathlib.Path(str(out) + '.err').read_text()[-300:]}")
+        lines = whole_lines(out)
+        check(lines or rank.returncode, "a pull ended well without a line")
+        got += lines
+        state = got[-1]["state"] if got else None
+    return got, daemon
+
+
+def try_points(work, prefix, hits):
+    programs(work)
+    config = work.config(harness.folder_config(harness.photos(300)))
+    daemon = work.daemon(config)
+    unkilled = [facts(line) for line in work.pull("p", batch=BATCH, seed=3, hash=True, steps=STEPS)]
+    daemon.stop()
+    names, died = points(prefix), 0
+    check(len(names) >= 3, f"only {names} found")
+    for name in names:
+        for nth in hits:
+            env, token = death_env(work, name, nth)
+            daemon = work.daemon(config, env=env if not name.startswith("rank.") else None)
+            got, daemon = pull_over_deaths(work, config, daemon, env, env if name.startswith("rank.") else None)
+            equal([facts(line) for line in got], unkilled, f"lines with a kill at {name}, time {nth}")
+            dead = not token.exists()
+            check(dead or nth > 1, f"the point {name} was never reached")
+            died += dead
+            wait_until(lambda: not work.ctl("status").document["streams"], 1, f"no stream is left behind {name}")
+            daemon.stop()
+            left = set(os.listdir("/dev/shm")) - work.shm_before
+            check(not left, f"left in /dev/shm behind {name}: {sorted(left)}")
+    print(f"        {len(names)} points, {died} deaths")
+
+
+def test_points_of_the_daemon(work):
+    try_points(work, "daemon.", (1, 9))
+
+
+def test_points_of_the_worker(work):
+    try_points(work, "worker.", (1, 20))
+
+
+def test_points_of_a_rank(work):
+    try_points(work, "rank.", (1, 4))
+
+
+if __name__ == "__main__":
+    harness.main(globals())
