@@ -106,9 +106,9 @@ static void on_message(j_common_ptr info, int level)
     const int code = info->err->msg_code;
     if (is_harmless(info->err) && !(code == JWRN_NOT_SEQUENTIAL && jpeg->end_hit))
         return;
-    /* A code that does not exist was read from bytes that are there: zeros behind the end raise
-     * JWRN_HIT_MARKER before they are used. */
-    if (jpeg->end_hit && code != JWRN_HUFF_BAD_CODE && code != JWRN_ARITH_BAD_CODE)
+    /* A Huffman code that does not exist was read from bytes that are there: zeros behind the end
+     * raise JWRN_HIT_MARKER before they are used. */
+    if (jpeg->end_hit && code != JWRN_HUFF_BAD_CODE)
         decode_jpeg_raise(jpeg, SPDL_CLASS_TRUNCATED, "the file ends before its picture does");
     raise_message(info, SPDL_CLASS_CORRUPT);
 }
