@@ -1,5 +1,6 @@
 /* Weights of a resize: see transform_axis.h. The exact form follows the steps of Pillow's
- * resampling one by one, so that its weights come out the same to the last bit. */
+ * resampling one by one, so that its weights come out the same to the last bit. The fast form is
+ * made for every picture anew and is whole numbers but for one division an output. */
 #include "transform/transform_axis.h"
 
 #include <errno.h>
@@ -72,26 +73,6 @@ static double weigh(const struct kernel *kernel, uint32_t filter, double centre,
     return sum;
 }
 
-/* 16-bit weights whose sum is exactly AXIS_FAST_ONE: what rounding left over goes to the largest.
- */
-static void round_fast(const double *weights, double sum, int32_t count, uint32_t *ret_weights)
-{
-    const double factor = AXIS_FAST_ONE / sum;
-    int32_t rest = AXIS_FAST_ONE, largest = 0;
-    for (int32_t k = 0; k < count; k++) {
-        int32_t w = (int32_t)(weights[k] * factor + 0.5);
-        rest -= w;
-        ret_weights[k] = (uint32_t)w;
-        if (ret_weights[k] > ret_weights[largest])
-            largest = k;
-    }
-    ret_weights[largest] += (uint32_t)rest;
-    if (ret_weights[largest] == AXIS_FAST_ONE)
-        ret_weights[largest] = AXIS_FAST_ONE - 1;
-    for (int32_t k = 0; k < count; k++)
-        ret_weights[k] *= 0x10001u;
-}
-
 static void round_exact(const double *weights, double sum, int32_t count, uint32_t *ret_weights)
 {
     for (int32_t k = 0; k < count; k++) {
@@ -100,21 +81,15 @@ static void round_exact(const double *weights, double sum, int32_t count, uint32
     }
 }
 
-/* Leaves out the taps beyond the pixels that exist and those of weight 0 at both ends, and moves
- * the rest to the front. */
-static void trim(struct resize_axis *axis, const struct axis_request *request, int32_t out,
-                 int32_t from, int32_t count)
+/* Of the taps [low, high) of an output, the first of which is pixel `from`, keeps those whose
+ * pixels exist, moved to the front. (Weights of 0 stay: without the cubic's zeros inside its span,
+ * `first` would not rise from output to output.) */
+static void keep_real(struct resize_axis *axis, const struct axis_request *request, int32_t out,
+                      int32_t from, int32_t count)
 {
     uint32_t *weight = axis->weight + (size_t)out * (size_t)axis->taps;
-    int32_t low = 0, high = count;
-    if (from < request->real_from)
-        low = request->real_from - from;
-    if (from + high > request->real_to)
-        high = request->real_to - from;
-    while (!request->exact && low < high && weight[low] == 0)
-        low++;
-    while (!request->exact && low < high && weight[high - 1] == 0)
-        high--;
+    int32_t low = from < request->real_from ? request->real_from - from : 0;
+    int32_t high = from + count > request->real_to ? request->real_to - from : count;
     if (low >= high) { /* nothing but padding: one pixel, counted nothing */
         axis->first[out] = 0;
         axis->count[out] = 1;
@@ -152,7 +127,7 @@ static int reserve(struct resize_axis *axis, int32_t outputs, int32_t taps)
     return 0;
 }
 
-int transform_axis_build(struct resize_axis *axis, const struct axis_request *request)
+static int build_exact(struct resize_axis *axis, const struct axis_request *request)
 {
     const struct kernel kernel = kernel_of(request);
     int64_t bound = 2 * ((int64_t)kernel.support + 1) + 1;
@@ -167,14 +142,87 @@ int transform_axis_build(struct resize_axis *axis, const struct axis_request *re
         int32_t from, to;
         span_of(&kernel, request->in_size, centre, &from, &to);
         double sum = weigh(&kernel, request->filter, centre, from, to, weights);
-        uint32_t *rounded = axis->weight + (size_t)i * (size_t)axis->taps;
-        if (request->exact)
-            round_exact(weights, sum, to - from, rounded);
-        else
-            round_fast(weights, sum, to - from, rounded);
-        trim(axis, request, i, from, to - from);
+        round_exact(weights, sum, to - from, axis->weight + (size_t)i * (size_t)axis->taps);
+        keep_real(axis, request, i, from, to - from);
     }
     return 0;
+}
+
+/* The fast form counts in units of 1 / (2 * out_size) source pixels, in which all is whole: output
+ * o is at (2 * o + 1) * in_size, pixel x at (2 * x + 1) * out_size, and the triangle reaches
+ * `reach` to either side. */
+struct fast {
+    int32_t unit;  /* 2 * out_size: from pixel to pixel */
+    int32_t reach; /* 2 * max(in_size, out_size) */
+    int32_t taps;  /* at most so many pixels are nearer than `reach` */
+};
+
+/* Weighs the taps [low, high) of an output; start is the distance of tap 0. The heaviest one takes
+ * what rounding leaves over. Returns the number of taps up to the last that weighs something. */
+static int32_t weigh_fast(const struct fast *fast, int32_t start, int32_t low, int32_t high,
+                          uint32_t *weights)
+{
+    int32_t sum = 0;
+    for (int32_t k = low, distance = start + low * fast->unit; k < high;
+         k++, distance += fast->unit) {
+        int32_t height = fast->reach - (distance < 0 ? -distance : distance);
+        height = height < 0 ? 0 : height;
+        sum += height;
+        weights[k - low] = (uint32_t)height;
+    }
+    const float factor = (float)AXIS_FAST_ONE / (float)sum;
+    int32_t rest = AXIS_FAST_ONE, heaviest = 0;
+    uint32_t most = 0;
+    for (int32_t k = 0; k < high - low; k++) {
+        uint32_t weight = (uint32_t)(int32_t)((float)(int32_t)weights[k] * factor + 0.5f);
+        rest -= (int32_t)weight;
+        heaviest = weight > most ? k : heaviest;
+        most = weight > most ? weight : most;
+        weights[k] = weight * 0x10001u;
+    }
+    most = (uint32_t)((int32_t)most + rest);
+    weights[heaviest] = (most < AXIS_FAST_ONE ? most : AXIS_FAST_ONE - 1) * 0x10001u;
+    int32_t count = high - low;
+    return count > 1 && weights[count - 1] == 0 ? count - 1 : count;
+}
+
+static int build_fast(struct resize_axis *axis, const struct axis_request *request)
+{
+    const int32_t in = request->in_size, out = request->out_size, larger = in > out ? in : out;
+    const struct fast fast = {2 * out, 2 * larger, (2 * larger + out - 1) / out};
+    if (reserve(axis, request->outputs, fast.taps) != 0)
+        return -ENOMEM;
+    /* The first tap of output o is the pixel behind (o's place - reach - out_size) / unit. */
+    int64_t behind = ((int64_t)2 * request->out_from + 1) * in - fast.reach - out;
+    int64_t whole = behind / fast.unit - (behind % fast.unit < 0);
+    int32_t part = (int32_t)(behind - whole * fast.unit), from = (int32_t)whole + 1;
+    const int32_t step = in / out, step_part = 2 * (in % out);
+    for (int32_t n = 0; n < request->outputs; n++) {
+        const int32_t i = request->reverse ? request->outputs - 1 - n : n;
+        const int32_t low = from < 0 ? -from : 0;
+        const int32_t high = from + fast.taps > in ? in - from : fast.taps;
+        uint32_t *weights = axis->weight + (size_t)i * (size_t)fast.taps;
+        int32_t count = weigh_fast(&fast, fast.unit - part - fast.reach, low, high, weights);
+        if (from + low < request->real_from || from + low + count > request->real_to) {
+            keep_real(axis, request, i, from + low, count);
+        } else {
+            axis->first[i] = from + low - request->real_from;
+            axis->count[i] = count;
+            axis->most = axis->most < count ? count : axis->most;
+            for (int32_t k = count; k < fast.taps; k++)
+                weights[k] = 0;
+        }
+        part += step_part;
+        const int32_t carry = part >= fast.unit;
+        part -= carry ? fast.unit : 0;
+        from += step + carry;
+    }
+    return 0;
+}
+
+int transform_axis_build(struct resize_axis *axis, const struct axis_request *request)
+{
+    return request->exact ? build_exact(axis, request) : build_fast(axis, request);
 }
 
 void transform_axis_free(struct resize_axis *axis)

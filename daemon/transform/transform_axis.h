@@ -9,9 +9,10 @@
 #include <stdint.h>
 
 enum {
-    AXIS_FAST_ONE = 65536,   /* sum of an output's weights in the fast form */
-    AXIS_EXACT_SHIFT = 22,   /* weights of the exact form have this many binary places */
-    AXIS_FAST_SCALE_MAX = 12 /* beyond it the fast form is not fine enough to stay within 1 */
+    AXIS_FAST_ONE = 65536,       /* sum of an output's weights in the fast form */
+    AXIS_EXACT_SHIFT = 22,       /* weights of the exact form have this many binary places */
+    AXIS_FAST_SCALE_MAX = 12,    /* beyond it the fast form is not fine enough to stay within 1 */
+    AXIS_FAST_SIZE_MAX = 1 << 20 /* beyond it the fast form's numbers do not fit */
 };
 
 /* What is asked for. */
@@ -21,7 +22,7 @@ struct axis_request {
     int32_t outputs;
     int32_t real_from, real_to; /* of the frame's pixels only these exist; the others are 0 */
     uint32_t filter;            /* enum field_filter */
-    bool exact;                 /* form of the weights */
+    bool exact;                 /* form of the weights; the fast one is for bilinear only */
     bool reverse;               /* outputs in falling order: a flip */
 };
 

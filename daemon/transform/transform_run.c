@@ -287,7 +287,8 @@ static bool is_copy(const struct transform_geometry *g)
 
 static bool is_exact(const struct transform_geometry *g)
 {
-    return g->filter == FIELD_FILTER_BICUBIC ||
+    return g->filter != FIELD_FILTER_BILINEAR || g->width > AXIS_FAST_SIZE_MAX ||
+           g->height > AXIS_FAST_SIZE_MAX ||
            g->frame.width > (int64_t)AXIS_FAST_SCALE_MAX * g->width ||
            g->frame.height > (int64_t)AXIS_FAST_SCALE_MAX * g->height;
 }
