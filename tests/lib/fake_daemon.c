@@ -23,7 +23,11 @@ enum {
     LABEL_OFFSET = SPDL_SHM_ALIGN,
     SLOT_DATA_BYTES = 2 * SPDL_SHM_ALIGN,
     TEXT_BYTES = 256,
-    ORDER_COUNT = 128
+    ORDER_COUNT = 128,
+    FIELDS_AT = 512,
+    ORDER_AT = 1024,
+    SLOTS_AT = 4096,
+    SLOT_STRIDE = 4096 + SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES
 };
 
 struct peer {
@@ -62,14 +66,13 @@ uint8_t fake_byte(uint32_t epoch, uint64_t step, uint32_t row, uint32_t index)
 
 static uint64_t control_bytes_of(uint32_t slots)
 {
-    return 4096 + (uint64_t)slots * (4096 + SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES);
+    return SLOTS_AT + (uint64_t)slots * SLOT_STRIDE;
 }
 
+/* From constants: the header may be made to lie. */
 static struct spdl_shm_slot *slot_at(const struct peer *peer, uint32_t slot)
 {
-    struct spdl_shm_header *header = peer->control.base;
-    return (void *)((unsigned char *)peer->control.base + header->slots_offset +
-                    slot * header->slot_stride);
+    return (void *)((unsigned char *)peer->control.base + SLOTS_AT + (size_t)slot * SLOT_STRIDE);
 }
 
 static void fill_header(struct peer *peer)
@@ -85,12 +88,12 @@ static void fill_header(struct peer *peer)
     h->order_count = ORDER_COUNT;
     h->field_count = 2;
     h->row_count = FAKE_ROWS;
-    h->fields_offset = 512;
-    h->order_offset = 1024;
-    h->slots_offset = 4096;
-    h->slot_stride = 4096 + SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES;
+    h->fields_offset = FIELDS_AT;
+    h->order_offset = ORDER_AT;
+    h->slots_offset = SLOTS_AT;
+    h->slot_stride = SLOT_STRIDE;
     h->slot_data_bytes = SLOT_DATA_BYTES;
-    struct spdl_shm_field *fields = (void *)((unsigned char *)peer->control.base + 512);
+    struct spdl_shm_field *fields = (void *)((unsigned char *)peer->control.base + FIELDS_AT);
     fields[0] = (struct spdl_shm_field){.name = "image",
                                         .dtype = SPDL_DTYPE_UINT8,
                                         .dim_count = 3,
@@ -146,8 +149,7 @@ static void fill_rows(struct peer *peer, struct spdl_shm_slot *slot, unsigned ch
 
 static void fill_slot(struct peer *peer, uint32_t number)
 {
-    uint64_t start =
-        4096 + number * (4096 + (uint64_t)SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES);
+    uint64_t start = SLOTS_AT + (uint64_t)number * SLOT_STRIDE;
     struct spdl_shm_slot *slot = slot_at(peer, number);
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -234,7 +236,7 @@ static void peer_drop(struct peer *peer)
 static void publish(struct work *work, struct peer *peer)
 {
     struct fake_daemon *fake = work->fake;
-    _Atomic uint64_t *order = (void *)((unsigned char *)peer->control.base + 1024);
+    _Atomic uint64_t *order = (void *)((unsigned char *)peer->control.base + ORDER_AT);
     while (peer->is_open && !peer->is_closed && !peer->is_ended && fake->allowed != 0) {
         if (peer->limit > 0 && peer->next == peer->limit) {
             send_end(peer, 0, 0, "");
