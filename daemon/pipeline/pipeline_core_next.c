@@ -322,32 +322,46 @@ static void decode_of(struct pipeline_core *core, uint32_t number, struct core_s
         pipeline_core_blob_drop(core, &slot->row[row]);
 }
 
-static bool decode_next(struct pipeline_core *core, struct pipeline_command *command)
+_Static_assert(PIPELINE_WORKERS_MAX <= 32, "a bit for each worker");
+
+/* The most urgent stream that has a row to decode and whose worker takes one. blocked: workers
+ * that take none now. */
+static struct core_slot *decode_best(struct pipeline_core *core, uint32_t blocked,
+                                     uint32_t *ret_number)
 {
-    if (core->free_op == UINT32_MAX)
-        return false;
     struct core_slot *best = NULL;
-    uint32_t number = 0;
     for (uint32_t i = 0; i < core->active_count; i++) {
         struct core_stream *stream = core->streams[core->active[i]];
-        const struct core_worker *worker = &core->workers[stream->params.worker];
-        if (!may_work(stream) || stream->attach != ATTACH_DONE || queue_room(core, worker) == 0)
+        uint32_t worker = stream->params.worker;
+        if (!may_work(stream) || stream->attach != ATTACH_DONE || (blocked >> worker & 1) ||
+            queue_room(core, &core->workers[worker]) == 0)
             continue;
-        if (best && !before(stream, core->streams[number]))
+        if (best && !before(stream, core->streams[*ret_number]))
             continue;
         struct core_slot *slot = slot_to_decode(stream);
         if (!slot)
             continue;
         best = slot;
-        number = core->active[i];
+        *ret_number = core->active[i];
     }
-    if (!best)
+    return best;
+}
+
+static bool decode_next(struct pipeline_core *core, struct pipeline_command *command)
+{
+    if (core->free_op == UINT32_MAX)
         return false;
-    const struct core_worker *worker = &core->workers[core->streams[number]->params.worker];
-    if (must_wait(worker, &best->row[best->queue[best->queue_head]]))
-        return false;
-    decode_of(core, number, best, command);
-    return true;
+    uint32_t blocked = 0, number = 0;
+    struct core_slot *slot;
+    while ((slot = decode_best(core, blocked, &number)) != NULL) {
+        uint32_t worker = core->streams[number]->params.worker;
+        if (!must_wait(&core->workers[worker], &slot->row[slot->queue[slot->queue_head]])) {
+            decode_of(core, number, slot, command);
+            return true;
+        }
+        blocked |= 1u << worker; /* it empties itself for a suspect; the others go on */
+    }
+    return false;
 }
 
 bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret_command)
