@@ -32,7 +32,7 @@ static void stream_fini(struct core_stream *stream)
         free(stream->slots[i].queue);
         free(stream->slots[i].row);
     }
-    *stream = (struct core_stream){0};
+    *stream = (struct core_stream){.dirty = stream->dirty}; /* it may stand in the ring once more */
 }
 
 void pipeline_core_destroy(struct pipeline_core *core)
@@ -58,7 +58,7 @@ void pipeline_core_touch(struct pipeline_core *core, uint32_t stream)
 
 static int stream_init(struct core_stream *stream, const struct pipeline_stream_params *params)
 {
-    *stream = (struct core_stream){.params = *params};
+    *stream = (struct core_stream){.params = *params, .dirty = stream->dirty};
     stream->row_room = (uint32_t)(params->schedule.batch / params->schedule.world);
     for (uint32_t i = 0; i < params->slot_count; i++) {
         stream->slots[i].queue = calloc(stream->row_room, sizeof *stream->slots[i].queue);
@@ -108,9 +108,7 @@ void pipeline_core_forget(struct pipeline_core *core, uint32_t number)
             core->active[i] = core->active[--core->active_count];
             break;
         }
-    bool dirty = stream->dirty;
     stream_fini(stream);
-    stream->dirty = dirty; /* it may stand in the dirty ring once more */
 }
 
 struct core_op *pipeline_core_op_take(struct pipeline_core *core)
@@ -329,7 +327,7 @@ static void op_return(struct pipeline_core *core, struct core_op *op,
             pipeline_core_row_done(core, op->stream, slot, op->row, SPDL_CLASS_CRASH);
         else if (DEFECT(5))
             pipeline_core_row_done(core, op->stream, slot, op->row, SPDL_CLASS_OK);
-        else
+        else if (!DEFECT(15))
             pipeline_core_row_ready(slot, op->row);
     }
     pipeline_core_op_give(core, op);
@@ -351,7 +349,8 @@ static int feed_worker_down(struct pipeline_core *core, const struct pipeline_ev
         if (stream->params.worker != event->worker)
             continue;
         served = true;
-        stream->attach = ATTACH_NONE;
+        if (!DEFECT(16))
+            stream->attach = ATTACH_NONE;
         pipeline_core_touch(core, core->active[i]);
         if (worker->deaths >= PIPELINE_DEATHS_MAX)
             pipeline_core_end(core, core->active[i], -ECHILD, SPDL_CLASS_CRASH);

@@ -282,7 +282,7 @@ static struct core_slot *slot_to_decode(struct core_stream *stream)
  * done. */
 static bool must_wait(const struct core_worker *worker, const struct core_row *row)
 {
-    return worker->alone || (row->crashes > 0 && worker->decodes > 0);
+    return worker->alone || (row->crashes > 0 && worker->decodes > 0 && !DEFECT(13));
 }
 
 static void decode_of(struct pipeline_core *core, uint32_t number, struct core_slot *slot,
@@ -359,6 +359,8 @@ static bool decode_next(struct pipeline_core *core, struct pipeline_command *com
             decode_of(core, number, slot, command);
             return true;
         }
+        if (DEFECT(14))
+            return false;
         blocked |= 1u << worker; /* it empties itself for a suspect; the others go on */
     }
     return false;
