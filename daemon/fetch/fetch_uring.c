@@ -13,12 +13,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -27,6 +24,7 @@
 
 #include "base/assert.h"
 #include "fetch/fetch.h"
+#include "fetch/fetch_fetcher.h"
 #include "fetch/fetch_file.h"
 #include "fetch/fetch_local.h"
 #include "fetch/fetch_port.h"
@@ -36,22 +34,20 @@ extern const struct fetch_ops fetch_uring_ops;
 
 enum {
     ENTRIES_MIN = 8,
-    KERNEL_THREADS_MAX =
-        32, /* without a bound the kernel starts as many as the user may have processes */
-    SIGNAL_EVERY =
-        8, /* results; the conductor hears of the rest when the fetcher has nothing to start */
+    /* Without a bound the kernel starts as many threads as the user may have processes. */
+    KERNEL_THREADS_MAX = 32,
+    /* Results after which the conductor is told; of the rest it hears when there is nothing to
+       start. */
+    SIGNAL_EVERY = 8,
     TRIES_MAX = 16,
-    PIECE_BYTES =
-        1
-        << 20, /* of a read by a plain call: between two the fetcher looks whether it is to stop */
+    /* Of a read by a plain call: between two the fetcher looks whether it is to stop. */
+    PIECE_BYTES = 256 << 10,
     READ_BYTES_MAX = 1 << 30,
-    DRAIN_MS = 700, /* of operations in flight at the end; then they are given up */
-    CLOSE_WAIT_MS = 900
+    /* How long operations in flight are waited for at the end; then they are given up. */
+    DRAIN_MS = 700
 };
 #define USER_WAKE UINT64_MAX
 #define USER_CANCEL (UINT64_MAX - 1)
-
-enum fetcher_state { FETCHER_AWAKE = 0, FETCHER_ON_FUTEX = 1, FETCHER_IN_RING = 2 };
 
 enum task_step { STEP_NONE = 0, STEP_OPEN, STEP_LOOK, STEP_READ, STEP_LOOK_AGAIN };
 
@@ -69,46 +65,24 @@ struct task {
 struct fetch_uring {
     struct fetch fetch;
     struct fetch_port port;
-    struct fetch_word
-        state; /* enum fetcher_state. W: fetcher sets, conductor resets; also the futex */
-    struct fetch_word stop; /* W: conductor  R: fetcher */
+    struct fetch_fetcher fetcher;
 
     /* Fetcher only. */
     struct io_uring ring;
     struct task *tasks;
     struct fetch_local local;
     struct open_how how;
-    int wake_fd; /* written by the conductor */
     uint64_t wake_value;
     bool wake_armed;
     uint32_t in_ring;
     uint32_t unsignalled;
-
-    pthread_mutex_t lock; /* guards all below; leaf rank */
-    pthread_cond_t changed;
-    bool started, ended;
-    int start_code;
-    struct err start_err;
-    uint32_t owners;
 };
 
-/* The fetcher says in the same breath that it has ended, so that fetch_close then finds itself the
- * last owner. */
-static void unref(struct fetch_uring *uring, bool fetcher)
+static void unref(struct fetch_uring *uring, bool is_fetcher)
 {
-    pthread_mutex_lock(&uring->lock);
-    if (fetcher) {
-        uring->ended = true;
-        pthread_cond_signal(&uring->changed);
-    }
-    bool last = --uring->owners == 0;
-    pthread_mutex_unlock(&uring->lock);
-    if (!last)
+    if (!fetch_fetcher_unref(&uring->fetcher, is_fetcher))
         return;
-    pthread_mutex_destroy(&uring->lock);
-    pthread_cond_destroy(&uring->changed);
-    if (uring->wake_fd >= 0)
-        close(uring->wake_fd);
+    fetch_fetcher_fini(&uring->fetcher);
     fetch_port_fini(&uring->port);
     free(uring->tasks);
     free(uring);
@@ -116,7 +90,7 @@ static void unref(struct fetch_uring *uring, bool fetcher)
 
 static bool stopped(struct fetch_uring *uring)
 {
-    return atomic_load(&uring->stop.value) != 0;
+    return fetch_fetcher_stopped(&uring->fetcher);
 }
 
 static struct io_uring_sqe *next_sqe(struct fetch_uring *uring)
@@ -392,23 +366,24 @@ static uint32_t start_some(struct fetch_uring *uring)
 
 static void sleep_until_woken(struct fetch_uring *uring)
 {
-    enum fetcher_state state = uring->in_ring > 0 ? FETCHER_IN_RING : FETCHER_ON_FUTEX;
-    if (state == FETCHER_IN_RING && !uring->wake_armed) {
+    enum fetch_fetcher_state state =
+        uring->in_ring > 0 ? FETCH_FETCHER_ON_FD : FETCH_FETCHER_ON_FUTEX;
+    if (state == FETCH_FETCHER_ON_FD && !uring->wake_armed) {
         struct io_uring_sqe *sqe = next_sqe(uring);
-        io_uring_prep_read(sqe, uring->wake_fd, &uring->wake_value, sizeof uring->wake_value, 0);
+        io_uring_prep_read(sqe, uring->fetcher.wake_fd, &uring->wake_value,
+                           sizeof uring->wake_value, 0);
         io_uring_sqe_set_data64(sqe, USER_WAKE);
         uring->wake_armed = true;
     }
-    atomic_store(&uring->state.value, (uint32_t)state);
-    /* Partner: uring_kick and uring_close, which store and then look at `state`. */
+    atomic_store(&uring->fetcher.state.value, (uint32_t)state);
+    /* Partner: uring_kick and fetch_fetcher_stop, which store and then look at `state`. */
     if (fetch_port_waiting(&uring->port) == 0 && !stopped(uring)) {
-        if (state == FETCHER_IN_RING)
+        if (state == FETCH_FETCHER_ON_FD)
             io_uring_submit_and_wait(&uring->ring, 1);
         else
-            syscall(SYS_futex, &uring->state.value, FUTEX_WAIT_PRIVATE, FETCHER_ON_FUTEX, NULL,
-                    NULL, 0);
+            fetch_fetcher_sleep_on_futex(&uring->fetcher);
     }
-    atomic_store(&uring->state.value, FETCHER_AWAKE);
+    atomic_store(&uring->fetcher.state.value, FETCH_FETCHER_AWAKE);
 }
 
 static void fetch_until_stopped(struct fetch_uring *uring)
@@ -457,12 +432,8 @@ static void drain(struct fetch_uring *uring)
         struct io_uring_cqe *cqe;
         struct __kernel_timespec step = {.tv_nsec = 50000000};
         bool patient = now_ms() < until;
-        if (!patient && !uring->ended) {
-            pthread_mutex_lock(&uring->lock);
-            uring->ended = true; /* as far as fetch_close is concerned */
-            pthread_cond_signal(&uring->changed);
-            pthread_mutex_unlock(&uring->lock);
-        }
+        if (!patient)
+            fetch_fetcher_give_up(&uring->fetcher);
         io_uring_wait_cqe_timeout(&uring->ring, &cqe, patient ? &step : NULL);
         take_cqes(uring);
     }
@@ -543,12 +514,7 @@ static void *uring_thread(void *argument)
     bool ring = rc == 0;
     if (ring)
         rc = restrict_ring(uring, &err);
-    pthread_mutex_lock(&uring->lock);
-    uring->started = true;
-    uring->start_code = rc;
-    uring->start_err = err;
-    pthread_cond_signal(&uring->changed);
-    pthread_mutex_unlock(&uring->lock);
+    fetch_fetcher_started(&uring->fetcher, rc, &err);
     if (rc == 0) {
         fetch_until_stopped(uring);
         drain(uring);
@@ -557,46 +523,6 @@ static void *uring_thread(void *argument)
         io_uring_queue_exit(&uring->ring);
     unref(uring, true);
     return NULL;
-}
-
-static int start_thread(struct fetch_uring *uring)
-{
-    pthread_attr_t attributes;
-    int rc = pthread_attr_init(&attributes);
-    if (rc != 0)
-        return -rc;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the conductor's */
-    pthread_t thread;
-    uring->owners = 2;
-    rc = pthread_create(&thread, &attributes, uring_thread, uring);
-    if (rc != 0)
-        uring->owners = 1;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -rc;
-}
-
-static int start_fetcher(struct fetch_uring *uring, struct err *reterr)
-{
-    uring->wake_fd = eventfd(0, EFD_CLOEXEC); /* blocking: the ring's read waits for it */
-    if (uring->wake_fd < 0) {
-        int rc = -errno;
-        return err_set(reterr, rc, "fetch: eventfd: %s", strerror(-rc));
-    }
-    int rc = start_thread(uring);
-    if (rc < 0)
-        return err_set(reterr, rc, "fetch: the fetcher does not start: %s", strerror(-rc));
-    pthread_mutex_lock(&uring->lock);
-    while (!uring->started)
-        pthread_cond_wait(&uring->changed, &uring->lock);
-    rc = uring->start_code;
-    if (rc < 0 && reterr)
-        *reterr = uring->start_err;
-    pthread_mutex_unlock(&uring->lock);
-    return rc;
 }
 
 static int uring_open(const struct fetch_params *params, struct fetch **ret_fetch,
@@ -612,16 +538,14 @@ static int uring_open(const struct fetch_params *params, struct fetch **ret_fetc
     }
     uring->fetch.ops = &fetch_uring_ops;
     uring->how = FETCH_FILE_HOW;
-    uring->wake_fd = -1;
-    uring->owners = 1;
-    pthread_mutex_init(&uring->lock, NULL);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&uring->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    rc = fetch_fetcher_init(&uring->fetcher, reterr);
+    if (rc < 0) {
+        fetch_port_fini(&uring->port);
+        free(uring);
+        return rc;
+    }
     uring->tasks = calloc(params->depth, sizeof *uring->tasks);
-    rc = uring->tasks ? start_fetcher(uring, reterr)
+    rc = uring->tasks ? fetch_fetcher_start(&uring->fetcher, uring_thread, uring, reterr)
                       : err_set(reterr, -ENOMEM, "fetch: no memory for %u reads", params->depth);
     if (rc < 0) {
         unref(uring, false);
@@ -636,34 +560,10 @@ static struct fetch_uring *uring_of(struct fetch *fetch)
     return (struct fetch_uring *)fetch;
 }
 
-static void wake(struct fetch_uring *uring)
-{
-    if (atomic_load(&uring->state.value) == FETCHER_AWAKE)
-        return;
-    uint32_t state = atomic_exchange(&uring->state.value, FETCHER_AWAKE);
-    if (state == FETCHER_ON_FUTEX) {
-        syscall(SYS_futex, &uring->state.value, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    } else if (state == FETCHER_IN_RING) {
-        uint64_t one = 1;
-        ssize_t written = write(uring->wake_fd, &one, sizeof one);
-        ASSERT(written == sizeof one);
-    }
-}
-
 static void uring_close(struct fetch *fetch)
 {
     struct fetch_uring *uring = uring_of(fetch);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += CLOSE_WAIT_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    atomic_store(&uring->stop.value, 1);
-    wake(uring);
-    pthread_mutex_lock(&uring->lock);
-    while (!uring->ended && pthread_cond_timedwait(&uring->changed, &uring->lock, &until) == 0)
-        ;
-    pthread_mutex_unlock(&uring->lock);
+    fetch_fetcher_stop(&uring->fetcher);
     unref(uring, false);
 }
 
@@ -679,7 +579,9 @@ static int uring_submit(struct fetch *fetch, const struct fetch_request *request
 
 static void uring_kick(struct fetch *fetch)
 {
-    wake(uring_of(fetch));
+    struct fetch_uring *uring = uring_of(fetch);
+    if (fetch_port_waiting(&uring->port) > 0)
+        fetch_fetcher_wake(&uring->fetcher);
 }
 
 static uint32_t uring_reap(struct fetch *fetch, struct fetch_result *results, uint32_t max)
