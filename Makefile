@@ -142,6 +142,18 @@ $(BUILD)/tests/%: $(OBJ)/tests/%.o $(TEST_LIB_OBJ) $(BOTH_OBJ) $(sort $(CLIENT_O
 	@mkdir -p $(@D)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
+# The simulator runs the conductor's core with defects planted in it, which it switches on one by one.
+DEFECT_OBJ := $(patsubst daemon/%.c,$(OBJ)/tests/planted/%.o,$(wildcard daemon/pipeline/pipeline_core*.c))
+SIM_OBJ := $(DEFECT_OBJ) $(call objects,$(wildcard tests/pipeline/sim_*.c) daemon/pipeline/pipeline_arena.c \
+	$(call room_sources,base item plan)) $(SHM_OBJ)
+$(OBJ)/tests/planted/%.o: daemon/%.c | $(BUILD)/have-deps
+	@mkdir -p $(@D)
+	$(call say,CC  )
+	$(Q)$(CC) $(CPPFLAGS) -DPIPELINE_CORE_DEFECTS $(CFLAGS) $(WARN) -MMD -MP -c -o $@ $<
+$(BUILD)/tests/pipeline/test_core_sim: $(OBJ)/tests/pipeline/test_core_sim.o $(SIM_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka -lxxhash $(MALLOC)
 # Those of spdlctl link its own parts instead of the daemon's rooms.
 $(BUILD)/tests/unit/ctl/%: $(OBJ)/tests/unit/ctl/%.o $(filter-out %/ctl_main.o,$(CTL_OBJ)) $(CLIENT_OBJ)
 	@mkdir -p $(@D)
