@@ -9,7 +9,7 @@
 #include "base/assert.h"
 #include "pipeline/pipeline_core_state.h"
 
-enum { NO_OP = UINT32_MAX };
+#define NO_OP UINT32_MAX
 
 struct pipeline_core *pipeline_core_create(const struct pipeline_core_params *params)
 {
