@@ -53,11 +53,11 @@ void fetch_close(struct fetch *fetch);
 /* "uring" or "pool". */
 const char *fetch_engine(const struct fetch *fetch);
 
-/* Readable (eventfd, non-blocking) when results wait. fetch_reap drains it. */
+/* Readable when results wait; for poll and epoll alone. fetch_reap drains it. */
 int fetch_fd(const struct fetch *fetch);
 
-/* Takes the request, or -EAGAIN when `depth` are in flight. Requests given before fetch_kick may
- * wait for it. */
+/* Takes the request; -EAGAIN when `depth` are in flight, -EINVAL for a range outside file_bytes.
+ * Requests given before fetch_kick may wait for it. */
 int fetch_submit(struct fetch *fetch, const struct fetch_request *request);
 void fetch_kick(struct fetch *fetch);
 
