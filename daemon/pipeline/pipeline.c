@@ -18,6 +18,7 @@
 
 enum { FETCH_DEPTH_AUTO = 64, CHORE_THREADS = 2, TICK_MS = 250 };
 static const uint64_t ARENA_AUTO_BYTES = UINT64_C(256) << 20;
+static const uint64_t ARENA_LEAST_BYTES = UINT64_C(64) << 10;
 static const uint64_t NS_PER_MS = 1000000;
 
 static const char *engine_name(uint32_t engine)
@@ -33,22 +34,13 @@ static int memory_plan(struct pipeline *pipeline, uint64_t *ret_arena_bytes, str
     const struct config *config = pipeline->params.config;
     uint64_t memory = config->memory_bytes ? config->memory_bytes : limits_memory_bytes() / 4;
     uint64_t arena = config->arena_bytes;
-    if (arena == 0) {
+    if (arena == 0)
         arena = memory / 4 < ARENA_AUTO_BYTES ? memory / 4 : ARENA_AUTO_BYTES;
-        if (arena < config->max_sample_bytes)
-            arena = config->max_sample_bytes;
-    }
-    if (arena < config->max_sample_bytes)
+    if (arena < ARENA_LEAST_BYTES || arena > memory / 2)
         return err_set(reterr, -ENOSPC,
-                       "fetch.memory (%" PRIu64 " bytes) is smaller than limits.sample (%" PRIu64
-                       " bytes): raise the one or lower the other",
-                       arena, config->max_sample_bytes);
-    if (arena > memory / 2)
-        return err_set(reterr, -ENOSPC,
-                       "memory is short: `memory` is %" PRIu64
-                       " bytes, and the blobs in flight take %" PRIu64
-                       " of them; raise `memory`, or lower fetch.memory and limits.sample",
-                       memory, arena);
+                       "memory is short: `memory` is %" PRIu64 " bytes and fetch.memory %" PRIu64
+                       "; fetch.memory is at least %" PRIu64 " and at most half of `memory`",
+                       memory, arena, ARENA_LEAST_BYTES);
     pipeline->memory_limit = memory;
     *ret_arena_bytes = (arena + 4095) & ~UINT64_C(4095);
     return 0;
@@ -79,10 +71,10 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
                                  SPDL_SHM_READ_BY_OTHERS, arena_bytes,
                                  config->shm == CONFIG_SHM_POSIX, &free_bytes);
     if (rc < 0)
-        return err_set(
-            reterr, rc, "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
-            arena_bytes, strerror(-rc),
-            rc == -ENOSPC ? "; lower fetch.memory and limits.sample, or use shm: memfd" : "");
+        return err_set(reterr, rc,
+                       "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
+                       arena_bytes, strerror(-rc),
+                       rc == -ENOSPC ? "; lower fetch.memory, or use shm: memfd" : "");
     struct pipeline_core_params params = {.arena_bytes = arena_bytes,
                                           .memory_bytes = pipeline->memory_limit - arena_bytes,
                                           .fetch_depth = pipeline->fetch_depth,
@@ -170,6 +162,34 @@ void pipeline_destroy(struct pipeline *pipeline)
 
 /* --- the step --- */
 
+static void end_words(struct pipeline *pipeline, const struct pipeline_command *command,
+                      uint64_t batches)
+{
+    struct pipeline_stream *stream = pipeline->streams[command->stream];
+    struct pipeline_row_view row = {0};
+    struct source_sample sample = {0};
+    if (command->has_row) {
+        pipeline_core_row(pipeline->core, command->stream, command->slot, command->row, &row);
+        source_sample(stream->dataset->source, row.id, &sample);
+    }
+    const char *key = sample.key ? sample.key : "";
+    int key_bytes = sample.key_bytes < 200 ? (int)sample.key_bytes : 200;
+    if (command->code == -EBADMSG)
+        snprintf(stream->end_message, sizeof stream->end_message,
+                 "batch %" PRIu64
+                 ": sample %.*s is %s, and on_error is fail; repair it, or use on_error mask",
+                 batches, key_bytes, key, spdl_class_name(command->class_number));
+    else if (command->has_row)
+        snprintf(stream->end_message, sizeof stream->end_message,
+                 "batch %" PRIu64 ": sample %.*s is larger than fetch.memory (%" PRIu64
+                 " bytes): raise it",
+                 batches, key_bytes, key, pipeline->arena.bytes);
+    else
+        snprintf(stream->end_message, sizeof stream->end_message,
+                 "after batch %" PRIu64 ": its worker died again and again; %s", batches,
+                 pipeline->seats[stream->worker].note);
+}
+
 static void end_stream(struct pipeline *pipeline, const struct pipeline_command *command)
 {
     struct pipeline_stream *stream = pipeline->streams[command->stream];
@@ -178,11 +198,7 @@ static void end_stream(struct pipeline *pipeline, const struct pipeline_command 
         return;
     pipeline_core_stream(pipeline->core, command->stream, &view);
     if (command->code != 0 && !stream->end_message[0])
-        snprintf(stream->end_message, sizeof stream->end_message,
-                 command->code == -EBADMSG
-                     ? "batch %" PRIu64 " has a sample of class %s, and on_error is fail"
-                     : "after batch %" PRIu64 ": class %s: its worker died again and again",
-                 view.published, spdl_class_name(command->class_number));
+        end_words(pipeline, command, view.published);
     stream->owner->ended(stream->context, view.published, command->code, command->class_number,
                          stream->end_message);
 }

@@ -53,7 +53,7 @@ struct pipeline_open {
 };
 
 struct pipeline_opened {
-    uint32_t number; /* of the stream in the daemon */
+    uint32_t number; /* of the stream in the daemon: 1, 2, …; free again when it is gone */
     int fds[3];      /* control, data, pipe: borrowed during the call */
     uint64_t control_bytes, data_bytes;
     uint64_t samples, steps_per_epoch, step;

@@ -107,6 +107,7 @@ struct pipeline_command {
     uint64_t blob_offset, blob_bytes;
     int code;
     enum spdl_class class_number;
+    bool has_row; /* END: slot and row are those of the sample that ended it */
 };
 
 /* Where a ticket or a release leads: filled by feed for FETCHED, DECODED and RELEASE (without row).
@@ -132,7 +133,8 @@ struct pipeline_row_view {
 enum pipeline_reason {
     PIPELINE_REASON_NONE = 0, /* ended or closing */
     PIPELINE_REASON_OPENING,  /* the worker has not mapped it yet, or is being started again */
-    PIPELINE_REASON_RANK,     /* every slot is published or held: the rank is the slow one */
+    PIPELINE_REASON_RANK,     /* batches are ready beyond the one it may hold, or every slot is: the
+                                 rank is the slow one */
     PIPELINE_REASON_READS,    /* rows of its oldest batch are being read */
     PIPELINE_REASON_MEMORY,   /* they wait for room in the arena */
     PIPELINE_REASON_DECODE,   /* they wait for a thread or are being decoded */

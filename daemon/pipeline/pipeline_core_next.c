@@ -37,16 +37,17 @@ static void slots_begin(struct pipeline_core *core, struct core_stream *stream)
     (void)core;
 }
 
-static void count_failures(struct core_stream *stream, const struct core_slot *slot,
-                           enum spdl_class *ret_first)
+/* Counts the failed rows of a finished batch; returns the first of them, or `rows` when there is
+ * none. */
+static uint32_t count_failures(struct core_stream *stream, const struct core_slot *slot)
 {
-    *ret_first = SPDL_CLASS_OK;
+    uint32_t first = slot->rows;
     for (uint32_t r = 0; r < slot->rows; r++)
         if (slot->row[r].class_number != SPDL_CLASS_OK) {
             stream->failures[slot->row[r].class_number]++;
-            if (*ret_first == SPDL_CLASS_OK)
-                *ret_first = (enum spdl_class)slot->row[r].class_number;
+            first = first < r ? first : r;
         }
+    return first;
 }
 
 static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline_command *command)
@@ -62,10 +63,12 @@ static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline
     }
     if (slot->state != SLOT_FILLING || slot->done < slot->rows)
         return false;
-    enum spdl_class first;
-    count_failures(stream, slot, &first);
-    if (first != SPDL_CLASS_OK && stream->params.policy == PIPELINE_POLICY_FAIL) {
-        pipeline_core_end(core, number, -EBADMSG, first);
+    uint32_t first = count_failures(stream, slot);
+    if (first < slot->rows && stream->params.policy == PIPELINE_POLICY_FAIL) {
+        stream->end_has_row = true;
+        stream->end_slot = index;
+        stream->end_row = first;
+        pipeline_core_end(core, number, -EBADMSG, (enum spdl_class)slot->row[first].class_number);
         return false;
     }
     slot->state = SLOT_HELD;
@@ -126,6 +129,9 @@ static bool stream_next(struct pipeline_core *core, uint32_t number,
         stream->end_sent = true;
         *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_END,
                                              .stream = number,
+                                             .has_row = stream->end_has_row,
+                                             .slot = stream->end_slot,
+                                             .row = stream->end_row,
                                              .code = stream->end_code,
                                              .class_number = stream->end_class};
         return true;
@@ -195,6 +201,14 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     struct core_slot *slot = place_easy(core, number, &sample);
     if (!slot)
         return false;
+    if (sample.blob_bytes > core->arena.bytes) { /* not the sample's fault: the same sample fits
+                                                    into another daemon's memory */
+        stream->end_has_row = true;
+        stream->end_slot = (uint32_t)(slot - stream->slots);
+        stream->end_row = slot->placed;
+        pipeline_core_end(core, number, -ENOSPC, SPDL_CLASS_RESOURCE);
+        return false;
+    }
     uint64_t offset;
     stream->memory_wait = pipeline_arena_take(&core->arena, sample.blob_bytes, &offset) < 0;
     if (stream->memory_wait)
@@ -412,7 +426,7 @@ enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint
     const struct core_stream *stream = core->streams[number];
     if (stream->ended || stream->closing)
         return PIPELINE_REASON_NONE;
-    if (stream->next_publish == stream->next_sequence)
+    if (stream->next_publish == stream->next_sequence || stream->published - stream->released >= 2)
         return PIPELINE_REASON_RANK;
     const struct core_slot *slot =
         &stream->slots[stream->slot_of[stream->next_publish % PIPELINE_SLOTS_MAX]];

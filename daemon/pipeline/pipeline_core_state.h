@@ -48,6 +48,8 @@ struct core_stream {
     uint64_t served;           /* when work of it was last chosen, for turns */
     uint32_t fetches, decodes; /* outstanding */
     int end_code;
+    bool end_has_row;
+    uint32_t end_slot, end_row;
     enum spdl_class end_class;
     uint64_t failures[SPDL_CLASS_COUNT];
     uint64_t samples;

@@ -116,7 +116,7 @@ static void answer(struct pipeline_stream *stream)
     struct plan_batch first;
     plan_batch_at(&stream->schedule, 0, &first);
     struct pipeline_opened opened = {
-        .number = stream->number,
+        .number = stream->number + 1,
         .control_bytes = sink_control_bytes(stream->sink),
         .data_bytes = sink_data_bytes(stream->sink),
         .samples = stream->schedule.samples,

@@ -175,7 +175,7 @@ static void waiting_words(const struct pipeline_stream *stream,
 void pipeline_stream_status(const struct pipeline_stream *stream,
                             struct pipeline_stream_status *ret_status)
 {
-    *ret_status = (struct pipeline_stream_status){.number = stream->number,
+    *ret_status = (struct pipeline_stream_status){.number = stream->number + 1,
                                                   .dataset = stream->dataset->config.name,
                                                   .job = stream->job,
                                                   .plan_id = stream->plan_id_text,
