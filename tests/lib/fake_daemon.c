@@ -236,8 +236,10 @@ static void peer_drop(struct peer *peer)
 static void publish(struct work *work, struct peer *peer)
 {
     struct fake_daemon *fake = work->fake;
+    if (!peer->is_open)
+        return;
     _Atomic uint64_t *order = (void *)((unsigned char *)peer->control.base + ORDER_AT);
-    while (peer->is_open && !peer->is_closed && !peer->is_ended && fake->allowed != 0) {
+    while (!peer->is_closed && !peer->is_ended && fake->allowed != 0) {
         if (peer->limit > 0 && peer->next == peer->limit) {
             send_end(peer, 0, 0, "");
             return;
