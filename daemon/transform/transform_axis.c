@@ -183,7 +183,7 @@ static int32_t weigh_fast(const struct fast *fast, int32_t start, int32_t low, i
     most = (uint32_t)((int32_t)most + rest);
     weights[heaviest] = (most < AXIS_FAST_ONE ? most : AXIS_FAST_ONE - 1) * 0x10001u;
     int32_t count = high - low;
-    return count > 1 && weights[count - 1] == 0 ? count - 1 : count;
+    return count - (weights[count - 1] == 0); /* a single one weighs all */
 }
 
 static int build_fast(struct resize_axis *axis, const struct axis_request *request)
@@ -209,7 +209,7 @@ static int build_fast(struct resize_axis *axis, const struct axis_request *reque
             axis->first[i] = from + low - request->real_from;
             axis->count[i] = count;
             axis->most = axis->most < count ? count : axis->most;
-            for (int32_t k = count; k < fast.taps; k++)
+            for (int32_t k = high - low; k < fast.taps; k++)
                 weights[k] = 0;
         }
         part += step_part;

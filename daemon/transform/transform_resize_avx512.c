@@ -13,7 +13,7 @@
 #define TARGET __attribute__((target("avx512f,avx512bw,avx2")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
-enum { GROUP = 16, WINDOW = 32 };
+enum { GROUP = 16, WINDOW = 32, PLAIN_TAPS = 4 };
 
 struct sums {
     __m512i even, odd;
@@ -92,18 +92,20 @@ TARGET static void mix_rows(const struct resize_lines *lines, const uint32_t *we
 
 /* How a group gets at its pixels. */
 enum group_way {
-    WAY_WINDOW,  /* one window holds all taps of all outputs */
-    WAY_SLIDING, /* it holds one tap of all outputs; it moves with the tap */
-    WAY_STRIPS   /* outputs are too far apart: four taps of four outputs at a time */
+    WAY_WINDOW, /* one window of 32 pixels has all taps of all outputs */
+    WAY_HALVES, /* two windows have those of eight outputs each */
+    WAY_STRIPS  /* outputs are too far apart: four taps of four outputs at a time */
 };
 
-/* A group of 16 outputs in the table: this, then weights. Window and sliding: one vector a tap.
- * Strips: for every four taps, four vectors of four outputs by four taps. */
+/* A group of 16 outputs in the table: this, then weights. Window and halves: one vector a tap, and
+ * as many as the axis has taps at most. Strips: for every four taps, four vectors of four outputs
+ * by four taps. */
 struct group {
-    int32_t base; /* pixel at which the window begins */
-    int32_t taps; /* vectors of weights; strips: taps rounded up to four */
+    int32_t base[2]; /* pixels at which the windows begin */
+    int32_t taps;    /* vectors of weights; strips: taps rounded up to four */
     int32_t way;
-    int32_t reserved[13];
+    int32_t plain; /* of the first group: all are windows with at most PLAIN_TAPS taps */
+    int32_t reserved[11];
     int32_t index[GROUP]; /* of an output's first pixel, in the window; strips: in the plane */
     uint32_t bias[GROUP];
     uint32_t weights[];
@@ -120,95 +122,162 @@ static size_t columns_bytes(const struct resize_axis *axis)
     return groups * group_words(axis) * sizeof(uint32_t);
 }
 
+/* Pixels [low, high) that the outputs [from, to) need. */
+static void reach_of(const struct resize_axis *axis, int32_t from, int32_t to, int32_t *ret_low,
+                     int32_t *ret_high)
+{
+    int32_t low = axis->first[from], high = 0;
+    for (int32_t i = from; i < to; i++) {
+        int32_t end = axis->first[i] + axis->count[i];
+        low = axis->first[i] < low ? axis->first[i] : low;
+        high = end > high ? end : high;
+    }
+    *ret_low = low;
+    *ret_high = high;
+}
+
+static int32_t way_of(const struct resize_axis *axis, int32_t from, int32_t to, int32_t base[2])
+{
+    int32_t high, low, middle = from + GROUP / 2;
+    reach_of(axis, from, to, &base[0], &high);
+    base[1] = base[0];
+    if (high - base[0] <= WINDOW) {
+        const int32_t aligned = base[0] & ~(GROUP - 1);
+        base[0] = base[1] = high - aligned <= WINDOW ? aligned : base[0];
+        return WAY_WINDOW;
+    }
+    if (middle >= to)
+        return WAY_STRIPS;
+    reach_of(axis, from, middle, &low, &high);
+    base[0] = low;
+    if (high - low > WINDOW)
+        return WAY_STRIPS;
+    reach_of(axis, middle, to, &low, &high);
+    base[1] = low;
+    return high - low > WINDOW ? WAY_STRIPS : WAY_HALVES;
+}
+
 static void prepare_strips(const struct resize_axis *axis, int32_t from, int32_t count,
                            struct group *group)
 {
-    group->way = WAY_STRIPS;
-    group->taps = (group->taps + 3) & ~3;
+    group->taps = (axis->most + 3) & ~3;
     memset(group->weights, 0, (size_t)group->taps * GROUP * sizeof(uint32_t));
-    for (int32_t i = 0; i < count; i++) {
+    for (int32_t i = 0; i < GROUP; i++)
+        group->index[i] = axis->first[from + (i < count ? i : 0)];
+    for (int32_t i = 0; i < count; i++) { /* output i is in lane i / 4 of vector i % 4 */
         const uint32_t *weights = axis->weight + (size_t)(from + i) * (size_t)axis->taps;
-        for (int32_t k = 0; k < axis->count[from + i];
-             k++) /* output i is in lane i / 4 of vector i % 4 */
+        for (int32_t k = 0; k < axis->count[from + i]; k++)
             group->weights[((k / 4 * 4 + i % 4) * 4 + i / 4) * 4 + k % 4] = weights[k];
-        group->index[i] += group->base;
     }
-    for (int32_t i = count; i < GROUP; i++)
-        group->index[i] = group->base;
 }
 
 static void prepare_group(const struct resize_axis *axis, int32_t from, struct group *group)
 {
-    int32_t count = axis->outputs - from < GROUP ? axis->outputs - from : GROUP;
-    int32_t low = INT32_MAX, high = 0, taps = 1;
-    for (int32_t i = from; i < from + count; i++) {
-        low = axis->first[i] < low ? axis->first[i] : low;
-        high = axis->first[i] > high ? axis->first[i] : high;
-        taps = axis->count[i] > taps ? axis->count[i] : taps;
-    }
-    group->base = low;
-    group->taps = taps;
-    for (int32_t i = 0; i < GROUP; i++) {
-        group->index[i] = i < count ? axis->first[from + i] - low : 0;
+    const int32_t count = axis->outputs - from < GROUP ? axis->outputs - from : GROUP;
+    group->way = way_of(axis, from, from + count, group->base);
+    for (int32_t i = 0; i < GROUP; i++)
         group->bias[i] = i < count ? (128 + (uint32_t)axis->count[from + i] / 2) * 0x10001u : 0;
-    }
-    if (high - low >= WINDOW) {
+    if (group->way == WAY_STRIPS) {
         prepare_strips(axis, from, count, group);
         return;
     }
-    group->way = high - low + taps <= WINDOW ? WAY_WINDOW : WAY_SLIDING;
-    for (int32_t k = 0; k < taps; k++) {
-        for (int32_t i = 0; i < GROUP; i++)
-            group->weights[k * GROUP + i] =
-                i < count ? axis->weight[(size_t)(from + i) * (size_t)axis->taps + (size_t)k] : 0;
+    group->taps = axis->most;
+    if (axis->most == 1) /* it may be mixed as two */
+        memset(group->weights + GROUP, 0, GROUP * sizeof(uint32_t));
+    for (int32_t i = 0; i < count; i++) {
+        const uint32_t *weights = axis->weight + (size_t)(from + i) * (size_t)axis->taps;
+        group->index[i] = axis->first[from + i] - group->base[i / (GROUP / 2)];
+        for (int32_t k = 0; k < axis->most; k++)
+            group->weights[k * GROUP + i] = weights[k];
+    }
+    for (int32_t i = count; i < GROUP; i++) {
+        group->index[i] = 0;
+        for (int32_t k = 0; k < axis->most; k++)
+            group->weights[k * GROUP + i] = 0;
     }
 }
 
 static void columns_prepare(const struct resize_axis *axis, void *table)
 {
+    struct group *first = table;
     uint32_t *words = table;
-    for (int32_t from = 0; from < axis->outputs; from += GROUP) {
-        prepare_group(axis, from, (struct group *)(void *)words);
-        words += group_words(axis);
+    int32_t plain = axis->most <= PLAIN_TAPS;
+    for (int32_t from = 0; from < axis->outputs; from += GROUP, words += group_words(axis)) {
+        struct group *group = (struct group *)(void *)words;
+        prepare_group(axis, from, group);
+        plain = plain && group->way == WAY_WINDOW;
     }
+    first->plain = plain;
 }
 
-INLINE struct sums add_column(struct sums sums, __m512i even, __m512i odd, __m512i weight)
+INLINE struct sums add_column(struct sums sums, __m512i even, __m512i odd, const uint32_t *weights)
 {
+    const __m512i weight = _mm512_load_si512(weights);
     sums.even = _mm512_add_epi16(sums.even, _mm512_mulhi_epu16(even, weight));
     sums.odd = _mm512_add_epi16(sums.odd, _mm512_mulhi_epu16(odd, weight));
     return sums;
 }
 
-INLINE struct sums mix_window(const struct group *group, struct resize_planes planes)
+/* 32 pixels of both planes. */
+struct window {
+    __m512i even[2], odd[2];
+};
+
+INLINE struct window load_window(struct resize_planes planes, int32_t base)
 {
-    const __m512i one = _mm512_set1_epi32(1);
-    const __m512i e0 = _mm512_loadu_si512(planes.even + group->base);
-    const __m512i e1 = _mm512_loadu_si512(planes.even + group->base + GROUP);
-    const __m512i o0 = _mm512_loadu_si512(planes.odd + group->base);
-    const __m512i o1 = _mm512_loadu_si512(planes.odd + group->base + GROUP);
-    __m512i index = _mm512_load_si512(group->index);
-    struct sums sums = {_mm512_load_si512(group->bias), _mm512_load_si512(group->bias)};
-    const uint32_t *weights = group->weights;
-    for (int32_t k = 0; k < group->taps; k++, weights += GROUP) {
-        sums = add_column(sums, _mm512_permutex2var_epi32(e0, index, e1),
-                          _mm512_permutex2var_epi32(o0, index, o1), _mm512_load_si512(weights));
-        index = _mm512_add_epi32(index, one);
-    }
+    struct window w;
+    w.even[0] = _mm512_loadu_si512(planes.even + base);
+    w.even[1] = _mm512_loadu_si512(planes.even + base + GROUP);
+    w.odd[0] = _mm512_loadu_si512(planes.odd + base);
+    w.odd[1] = _mm512_loadu_si512(planes.odd + base + GROUP);
+    return w;
+}
+
+/* Tap k of all outputs, which beyond an output's own taps is any pixel with weight 0. */
+INLINE struct sums add_tap(struct sums sums, const struct window *w, const struct group *group,
+                           int k)
+{
+    const __m512i index = _mm512_add_epi32(_mm512_load_si512(group->index), _mm512_set1_epi32(k));
+    return add_column(sums, _mm512_permutex2var_epi32(w->even[0], index, w->even[1]),
+                      _mm512_permutex2var_epi32(w->odd[0], index, w->odd[1]),
+                      group->weights + k * GROUP);
+}
+
+INLINE struct sums mix_window(const struct group *group, struct resize_planes planes, int32_t taps)
+{
+    const struct window w = load_window(planes, group->base[0]);
+    const __m512i bias = _mm512_load_si512(group->bias);
+    struct sums sums = add_tap((struct sums){bias, bias}, &w, group, 0);
+    if (taps > 1)
+        sums = add_tap(sums, &w, group, 1);
+    if (taps > 2)
+        sums = add_tap(sums, &w, group, 2);
+    if (taps > 3)
+        sums = add_tap(sums, &w, group, 3);
+    for (int32_t k = PLAIN_TAPS; k < taps; k++)
+        sums = add_tap(sums, &w, group, k);
     return sums;
 }
 
-INLINE struct sums mix_sliding(const struct group *group, struct resize_planes planes)
+/* The lower eight lanes from window a, the upper eight from window b. The masked form leaves the
+ * index where it takes nothing, so that the second permutation finds it there. */
+INLINE __m512i take(const __m512i a[2], const __m512i b[2], __m512i index)
 {
-    const __m512i index = _mm512_load_si512(group->index);
+    __m512i half = _mm512_mask2_permutex2var_epi32(a[0], index, 0x00FF, a[1]);
+    return _mm512_mask2_permutex2var_epi32(b[0], half, 0xFF00, b[1]);
+}
+
+INLINE struct sums mix_halves(const struct group *group, struct resize_planes planes)
+{
+    const struct window a = load_window(planes, group->base[0]);
+    const struct window b = load_window(planes, group->base[1]);
+    const __m512i one = _mm512_set1_epi32(1);
+    __m512i index = _mm512_load_si512(group->index);
     struct sums sums = {_mm512_load_si512(group->bias), _mm512_load_si512(group->bias)};
-    const uint32_t *even = planes.even + group->base, *odd = planes.odd + group->base;
-    for (int32_t k = 0; k < group->taps; k++, even++, odd++) {
-        __m512i e = _mm512_permutex2var_epi32(_mm512_loadu_si512(even), index,
-                                              _mm512_loadu_si512(even + GROUP));
-        __m512i o = _mm512_permutex2var_epi32(_mm512_loadu_si512(odd), index,
-                                              _mm512_loadu_si512(odd + GROUP));
-        sums = add_column(sums, e, o, _mm512_load_si512(group->weights + k * GROUP));
+    for (int32_t k = 0; k < group->taps; k++) {
+        sums = add_column(sums, take(a.even, b.even, index), take(a.odd, b.odd, index),
+                          group->weights + k * GROUP);
+        index = _mm512_add_epi32(index, one);
     }
     return sums;
 }
@@ -265,22 +334,63 @@ INLINE __m512i pack_pixels(struct sums sums)
     return _mm512_permutexvar_epi32(close, _mm512_shuffle_epi8(pixels, drop));
 }
 
-TARGET static void mix_columns(const struct resize_axis *axis, const void *table,
-                               struct resize_planes planes, uint8_t *out)
+/* Writes a group's pixels; `left` outputs from the first of them on are still to be written. */
+INLINE void put_pixels(struct sums sums, int32_t left, uint8_t *out)
 {
-    const uint32_t *words = table;
+    const __m512i pixels = pack_pixels(sums);
+    const int32_t bytes = 3 * (left < GROUP ? left : GROUP);
+    if (3 * left >= (int32_t)sizeof pixels) /* what is too much is written over by the next group */
+        _mm512_storeu_si512(out, pixels);
+    else
+        _mm512_mask_storeu_epi8(out, ((uint64_t)1 << bytes) - 1, pixels);
+}
+
+/* All groups are windows and the number of taps is known to the compiler. */
+INLINE void mix_plain(const struct resize_axis *axis, const uint32_t *words,
+                      struct resize_planes planes, uint8_t *out, const int taps)
+{
+    const size_t step = group_words(axis);
+    for (int32_t left = axis->outputs; left > 0; left -= GROUP, words += step, out += 3 * GROUP) {
+        const struct group *group = (const struct group *)(const void *)words;
+        put_pixels(mix_window(group, planes, taps), left, out);
+    }
+}
+
+TARGET static void mix_any(const struct resize_axis *axis, const uint32_t *words,
+                           struct resize_planes planes, uint8_t *out)
+{
     const size_t step = group_words(axis);
     for (int32_t left = axis->outputs; left > 0; left -= GROUP, words += step, out += 3 * GROUP) {
         const struct group *group = (const struct group *)(const void *)words;
         struct sums sums;
         if (group->way == WAY_WINDOW)
-            sums = mix_window(group, planes);
-        else if (group->way == WAY_SLIDING)
-            sums = mix_sliding(group, planes);
+            sums = mix_window(group, planes, group->taps);
+        else if (group->way == WAY_HALVES)
+            sums = mix_halves(group, planes);
         else
             sums = (struct sums){mix_strips(group, planes.even), mix_strips(group, planes.odd)};
-        int bytes = 3 * (left < GROUP ? left : GROUP);
-        _mm512_mask_storeu_epi8(out, ((uint64_t)1 << bytes) - 1, pack_pixels(sums));
+        put_pixels(sums, left, out);
+    }
+}
+
+TARGET static void mix_columns(const struct resize_axis *axis, const void *table,
+                               struct resize_planes planes, uint8_t *out)
+{
+    const struct group *first = table;
+    const int32_t taps = first->plain ? axis->most : 0;
+    switch (taps) {
+    case 1:
+    case 2:
+        mix_plain(axis, table, planes, out, 2);
+        break;
+    case 3:
+        mix_plain(axis, table, planes, out, 3);
+        break;
+    case PLAIN_TAPS:
+        mix_plain(axis, table, planes, out, PLAIN_TAPS);
+        break;
+    default:
+        mix_any(axis, table, planes, out);
     }
 }
 

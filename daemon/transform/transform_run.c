@@ -31,6 +31,7 @@ struct job {
     const struct transform_geometry *geometry;
     const uint8_t *source; /* the box's first pixel */
     size_t stride;
+    int32_t before; /* pixels of the buffer before the box's in a row */
     int32_t x_from, x_to, y_from, y_to;
     uint8_t *row;
 };
@@ -166,21 +167,42 @@ static int32_t line_of(const struct job *job, int32_t i)
     return job->geometry->vflip ? job->y_to - 1 - i : job->y_from + i;
 }
 
+/* The pixels [low, high) of a source row that some output needs: only these are mixed. low goes
+ * down to where the rows are aligned, below 0 even, when the buffer has those pixels too. The
+ * columns' first pixels are counted from low then. */
+static void find_columns(const struct job *job, int32_t *ret_low, int32_t *ret_high)
+{
+    struct resize_axis *columns = &job->transform->columns;
+    int32_t low = INT32_MAX, high = 0;
+    for (int32_t i = 0; i < columns->outputs; i++) {
+        int32_t end = columns->first[i] + columns->count[i];
+        low = columns->first[i] < low ? columns->first[i] : low;
+        high = end > high ? end : high;
+    }
+    int32_t extra = (int32_t)(((uintptr_t)job->source + 4 * (size_t)low) % 64 / 4);
+    if (job->stride % 64 == 0 && extra <= job->before + low)
+        low -= extra;
+    for (int32_t i = 0; i < columns->outputs; i++)
+        columns->first[i] -= low;
+    *ret_low = low;
+    *ret_high = high;
+}
+
+/* The row is mostly in no cache yet: its lines come while the rows are mixed. */
+static void prefetch(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i += 64)
+        __builtin_prefetch(bytes + i, 1);
+}
+
 static int run_fast(const struct job *job)
 {
     struct transform *t = job->transform;
     const struct resize_kernels *kernels = t->kernels;
     if (build_axes(job, false) != 0)
         return -ENOMEM;
-    /* Only the columns that some output needs are mixed. */
-    int32_t low = INT32_MAX, high = 0;
-    for (int32_t i = 0; i < t->columns.outputs; i++) {
-        int32_t end = t->columns.first[i] + t->columns.count[i];
-        low = t->columns.first[i] < low ? t->columns.first[i] : low;
-        high = end > high ? end : high;
-    }
-    for (int32_t i = 0; i < t->columns.outputs; i++)
-        t->columns.first[i] -= low;
+    int32_t low, high;
+    find_columns(job, &low, &high);
     const size_t plane = ((size_t)(high - low) + RESIZE_LINE_SLACK + 15) & ~(size_t)15;
     if (reserve(&t->planes, 2 * plane * sizeof(uint32_t)) != 0 ||
         reserve(&t->table, kernels->columns_bytes(&t->columns)) != 0)
@@ -189,14 +211,16 @@ static int run_fast(const struct job *job)
     struct resize_planes planes;
     planes.even = (uint32_t *)(void *)t->planes.bytes;
     planes.odd = planes.even + plane;
+    const uint8_t *source = job->source + 4 * (ptrdiff_t)low;
     for (int32_t i = 0; i < t->rows.outputs; i++) {
-        const struct resize_lines lines = {job->source + (size_t)t->rows.first[i] * job->stride +
-                                               4 * (size_t)low,
+        const struct resize_lines lines = {source + (size_t)t->rows.first[i] * job->stride,
                                            job->stride, high - low};
-        kernels->mix_rows(&lines, t->rows.weight + (size_t)i * (size_t)t->rows.taps,
-                          t->rows.count[i], planes);
         int32_t y = line_of(job, i);
         uint8_t *line = line_begin(job, y);
+        prefetch(line + EMIT_CHANNELS * (size_t)job->x_from,
+                 EMIT_CHANNELS * (size_t)t->columns.outputs);
+        kernels->mix_rows(&lines, t->rows.weight + (size_t)i * (size_t)t->rows.taps,
+                          t->rows.count[i], planes);
         kernels->mix_columns(&t->columns, t->table.bytes, planes,
                              line + EMIT_CHANNELS * (size_t)job->x_from);
         line_end(job, y, line);
@@ -312,7 +336,11 @@ int transform_run(struct transform *transform, const struct field_spec *field,
     transform_emit_prepare(&transform->emit, field);
     if (reserve(&transform->line, EMIT_CHANNELS * (size_t)g->window.width + RESIZE_BYTE_SLACK) != 0)
         return -ENOMEM;
-    struct job job = {.transform = transform, .geometry = g, .stride = pixels->stride, .row = row};
+    struct job job = {.transform = transform,
+                      .geometry = g,
+                      .stride = pixels->stride,
+                      .before = pixels->box_x,
+                      .row = row};
     job.source = pixels->base + (size_t)pixels->box_y * pixels->stride + 4 * (size_t)pixels->box_x;
     delivered(&job, false, &job.x_from, &job.x_to);
     delivered(&job, true, &job.y_from, &job.y_to);
