@@ -121,10 +121,11 @@ static int on_start(struct worker *worker, struct message *message)
         rc = -EPROTO;
     if (rc == 0)
         rc = worker_threads_start(worker, start->thread_count);
-    if (rc == 0)
-        SPDL_FAILPOINT("worker.start.before-ready");
+    if (rc != 0)
+        return rc;
+    SPDL_FAILPOINT("worker.start.before-ready");
     reply(worker->socket_fd, WORKER_READY, 0);
-    return rc;
+    return 0;
 }
 
 static int on_add(struct worker *worker, const struct message *message)
@@ -133,10 +134,11 @@ static int on_add(struct worker *worker, const struct message *message)
         message->fd_count != 1)
         return -EPROTO;
     int rc = worker_streams_add(&worker->streams, &message->body.add, message->fds[0]);
-    if (rc == 0)
-        SPDL_FAILPOINT("worker.add.mapped");
+    if (rc != 0)
+        return rc;
+    SPDL_FAILPOINT("worker.add.mapped");
     reply(worker->socket_fd, WORKER_ADDED, message->body.head.stream);
-    return rc;
+    return 0;
 }
 
 static int on_drop(struct worker *worker, const struct message *message)
@@ -146,10 +148,11 @@ static int on_drop(struct worker *worker, const struct message *message)
     /* Partner: the release with which threads counted the rows of this stream. */
     atomic_load_explicit(&worker->completed, memory_order_acquire);
     int rc = worker_streams_drop(&worker->streams, message->body.head.stream);
-    if (rc == 0)
-        SPDL_FAILPOINT("worker.drop.unmapped");
+    if (rc != 0)
+        return rc;
+    SPDL_FAILPOINT("worker.drop.unmapped");
     reply(worker->socket_fd, WORKER_DROPPED, message->body.head.stream);
-    return rc;
+    return 0;
 }
 
 static int on_message(struct worker *worker, struct message *message)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "decode/decode.h"
+#include "tests/lib/chance.h"
 #include "tests/lib/jpeg_maker.h"
 
 enum { PIXELS_MAX = 1 << 20 };
@@ -315,22 +316,22 @@ static void test_harmless_oddities(void **state)
     free(file);
 }
 
-static void damage(uint8_t *file, size_t bytes, int round)
+static void damage(uint8_t *file, size_t bytes, int round, uint64_t *luck)
 {
     size_t span = round % 3 == 0 && bytes > 700 ? 700 : bytes;
-    for (int changes = 1 + rand() % 6; changes > 0; changes--)
-        file[2 + (size_t)rand() % (span - 2)] ^=
-            (uint8_t)(round % 2 == 0 ? 1 << rand() % 8 : rand());
+    for (int changes = 1 + chance_next(luck) % 6; changes > 0; changes--)
+        file[2 + (size_t)chance_next(luck) % (span - 2)] ^=
+            (uint8_t)(round % 2 == 0 ? 1 << chance_next(luck) % 8 : chance_next(luck));
     if (round % 5 == 0)
-        memmove(file + 2 + (size_t)rand() % (span - 10), file + 2 + (size_t)rand() % (span - 10),
-                8);
+        memmove(file + 2 + (size_t)chance_next(luck) % (span - 10),
+                file + 2 + (size_t)chance_next(luck) % (span - 10), 8);
 }
 
 /* Damage at random: any class, the same for every region, and the next picture is right. */
 static void test_random_damage(void **state)
 {
     (void)state;
-    srand(17);
+    uint64_t luck = 17;
     int seen[SPDL_CLASS_COUNT] = {0};
     for (int recipe_number = 0; recipe_number < 40; recipe_number++) {
         struct jpeg_recipe recipe = recipes[recipe_number % RECIPES];
@@ -340,9 +341,9 @@ static void test_random_damage(void **state)
         uint8_t *file = jpeg_make(&recipe, &bytes), *copy = malloc(bytes);
         for (int round = 0; round < 100; round++) {
             memcpy(copy, file, bytes);
-            damage(copy, bytes, round);
+            damage(copy, bytes, round, &luck);
             enum spdl_class class_number =
-                class_of(copy, bytes - (size_t)(rand() % 4 == 0 ? 9 : 0));
+                class_of(copy, bytes - (size_t)(chance_next(&luck) % 4 == 0 ? 9 : 0));
             assert_in_range(class_number, SPDL_CLASS_OK, SPDL_CLASS_LIMIT);
             seen[class_number]++;
             assert_int_equal(class_of(file, bytes), SPDL_CLASS_OK);
@@ -357,12 +358,12 @@ static void test_random_damage(void **state)
 static void test_garbage(void **state)
 {
     (void)state;
-    srand(19);
+    uint64_t luck = 19;
     for (int round = 0; round < 3000; round++) {
         uint8_t data[2000] = {0xFF, 0xD8, 0xFF};
-        size_t bytes = 3 + (size_t)rand() % (sizeof data - 3);
+        size_t bytes = 3 + (size_t)chance_next(&luck) % (sizeof data - 3);
         for (size_t i = 3; i < bytes; i++)
-            data[i] = rand() % 4 == 0 ? 0xFF : (uint8_t)rand();
+            data[i] = chance_next(&luck) % 4 == 0 ? 0xFF : (uint8_t)chance_next(&luck);
         assert_int_not_equal(class_of(data, bytes), SPDL_CLASS_OK);
     }
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "decode/decode.h"
+#include "tests/lib/chance.h"
 #include "tests/lib/jpeg_maker.h"
 
 static void *ctx;
@@ -42,15 +43,25 @@ struct picture {
     int width, height;
 };
 
-static bool picture_make(const struct jpeg_recipe *recipe, struct picture *ret)
+static bool picture_try(const struct jpeg_recipe *recipe, struct picture *ret)
 {
+    *ret = (struct picture){0};
     ret->file = jpeg_make(recipe, &ret->bytes);
-    ret->pixels = NULL;
-    if (ret->file != NULL)
-        ret->pixels = jpeg_decode_plainly(ret->file, ret->bytes, &ret->width, &ret->height);
-    if (ret->pixels == NULL)
-        free(ret->file);
-    return ret->pixels != NULL;
+    if (ret->file == NULL)
+        return false;
+    ret->pixels = jpeg_decode_plainly(ret->file, ret->bytes, &ret->width, &ret->height);
+    if (ret->pixels != NULL)
+        return true;
+    free(ret->file);
+    return false;
+}
+
+static struct picture picture_make(const struct jpeg_recipe *recipe)
+{
+    struct picture picture;
+    if (!picture_try(recipe, &picture))
+        abort();
+    return picture;
 }
 
 static void picture_free(struct picture *picture)
@@ -59,16 +70,18 @@ static void picture_free(struct picture *picture)
     free(picture->pixels);
 }
 
-static void decode_whole(const struct picture *picture, struct decode_pixels *ret_pixels)
+static struct decode_pixels decode_whole(const struct picture *picture)
 {
     struct decode_packet packet = {picture->file, picture->bytes};
-    struct decode_head head;
+    struct decode_head head = {0};
     struct decode_fault fault;
+    struct decode_pixels pixels = {0};
     assert_int_equal(ops->head(ctx, &packet, UINT64_MAX, &head, &fault), SPDL_CLASS_OK);
     assert_int_equal(head.width, picture->width);
     assert_int_equal(head.height, picture->height);
     struct decode_region region = {0, 0, head.width, head.height};
-    assert_int_equal(ops->decode(ctx, &packet, &region, false, ret_pixels, &fault), SPDL_CLASS_OK);
+    assert_int_equal(ops->decode(ctx, &packet, &region, false, &pixels, &fault), SPDL_CLASS_OK);
+    return pixels;
 }
 
 static const uint8_t *pixel_at(const struct decode_pixels *pixels, int x, int y)
@@ -83,7 +96,7 @@ static void check_region(const struct picture *picture, const struct decode_regi
     struct decode_packet packet = {picture->file, picture->bytes};
     struct decode_head head;
     struct decode_fault fault;
-    struct decode_pixels pixels;
+    struct decode_pixels pixels = {0};
     if (ops->head(ctx, &packet, UINT64_MAX, &head, &fault) != SPDL_CLASS_OK ||
         ops->decode(ctx, &packet, region, may_stop_early, &pixels, &fault) != SPDL_CLASS_OK)
         fail_msg("%s", fault.message);
@@ -144,8 +157,7 @@ static void test_usual_samplings(void **state)
                                              .v = {samplings[s][1]},
                                              .seed = (uint32_t)(s + k)};
                 set_kind(&recipe, kind);
-                struct picture picture;
-                assert_true(picture_make(&recipe, &picture));
+                struct picture picture = picture_make(&recipe);
                 check_places(&picture);
                 picture_free(&picture);
             }
@@ -166,7 +178,7 @@ static void test_unusual_samplings(void **state)
                                      .seed = (uint32_t)code};
         set_kind(&recipe, code % 2 == 0 ? 3 : code % 5);
         struct picture picture;
-        if (!picture_make(&recipe, &picture))
+        if (!picture_try(&recipe, &picture))
             continue;
         made++;
         check_places(&picture);
@@ -178,21 +190,21 @@ static void test_unusual_samplings(void **state)
 static void test_random_regions(void **state)
 {
     (void)state;
-    srand(5);
+    uint64_t luck = 5;
     for (int round = 0; round < 60; round++) {
-        struct jpeg_recipe recipe = {.width = 1 + rand() % 400,
-                                     .height = 1 + rand() % 300,
-                                     .h = {1 + rand() % 2},
-                                     .v = {1 + rand() % 2},
+        struct jpeg_recipe recipe = {.width = 1 + chance_next(&luck) % 400,
+                                     .height = 1 + chance_next(&luck) % 300,
+                                     .h = {1 + chance_next(&luck) % 2},
+                                     .v = {1 + chance_next(&luck) % 2},
                                      .colour = round % 7 == 0 ? JPEG_MAKER_GREY : JPEG_MAKER_YCBCR,
                                      .seed = (uint32_t)round};
         set_kind(&recipe, round % 5);
-        struct picture picture;
-        assert_true(picture_make(&recipe, &picture));
+        struct picture picture = picture_make(&recipe);
         for (int i = 0; i < 40; i++) {
-            struct decode_region region = {rand() % picture.width, rand() % picture.height, 0, 0};
-            region.width = 1 + rand() % (picture.width - region.x);
-            region.height = 1 + rand() % (picture.height - region.y);
+            struct decode_region region = {chance_next(&luck) % picture.width,
+                                           chance_next(&luck) % picture.height, 0, 0};
+            region.width = 1 + chance_next(&luck) % (picture.width - region.x);
+            region.height = 1 + chance_next(&luck) % (picture.height - region.y);
             check_region(&picture, &region, i % 2 == 0);
         }
         picture_free(&picture);
@@ -206,8 +218,7 @@ static void test_unfinished_progressive(void **state)
     (void)state;
     struct jpeg_recipe recipe = {
         .width = 90, .height = 70, .h = {2}, .v = {2}, .progressive = true, .seed = 4};
-    struct picture picture;
-    assert_true(picture_make(&recipe, &picture));
+    struct picture picture = picture_make(&recipe);
     size_t scans = 0;
     for (size_t i = 0; i + 1 < picture.bytes && scans < 3; i++) {
         if (picture.file[i] != 0xFF || picture.file[i + 1] != 0xDA || ++scans < 3)
@@ -225,10 +236,8 @@ static void test_unfinished_progressive(void **state)
 
 static void check_fill(const struct jpeg_recipe *recipe, const int rgb[3], int tolerance)
 {
-    struct picture picture;
-    struct decode_pixels pixels;
-    assert_true(picture_make(recipe, &picture));
-    decode_whole(&picture, &pixels);
+    struct picture picture = picture_make(recipe);
+    struct decode_pixels pixels = decode_whole(&picture);
     for (int y = 0; y < picture.height; y++)
         for (int x = 0; x < picture.width; x++)
             for (int c = 0; c < 3; c++)
@@ -259,8 +268,7 @@ static void test_ink_regions(void **state)
     (void)state;
     struct jpeg_recipe recipe = {
         .width = 67, .height = 50, .h = {2, 1, 1, 2}, .v = {2, 1, 1, 2}, .colour = JPEG_MAKER_YCCK};
-    struct picture picture;
-    assert_true(picture_make(&recipe, &picture));
+    struct picture picture = picture_make(&recipe);
     for (size_t i = 0; i < (size_t)picture.width * (size_t)picture.height; i++) {
         uint8_t *p = picture.pixels + 4 * i;
         for (int c = 0; c < 3; c++) { /* Pillow: ink = 255 - stored; light = white - ink * white */
@@ -286,11 +294,9 @@ static void test_grey(void **state)
     (void)state;
     struct jpeg_recipe recipe = {.width = 50, .height = 40, .colour = JPEG_MAKER_GREY};
     for (int factor = 1; factor <= 2; factor++) { /* one component may have any factor */
-        struct picture picture;
-        struct decode_pixels pixels;
         recipe.h[0] = recipe.v[0] = factor;
-        assert_true(picture_make(&recipe, &picture));
-        decode_whole(&picture, &pixels);
+        struct picture picture = picture_make(&recipe);
+        struct decode_pixels pixels = decode_whole(&picture);
         for (int i = 0; i < 50 * 40; i++) {
             const uint8_t *p = pixel_at(&pixels, i % 50, i / 50);
             assert_true(p[0] == p[1] && p[1] == p[2]);

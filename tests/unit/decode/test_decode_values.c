@@ -10,6 +10,7 @@
 
 #include "decode/decode.h"
 #include "decode/decode_exif.h"
+#include "tests/lib/chance.h"
 
 static struct decode_packet packet_of(const void *data, size_t bytes)
 {
@@ -91,12 +92,12 @@ static void test_orientation(void **state)
 static void test_orientation_of_garbage(void **state)
 {
     (void)state;
-    srand(11);
+    uint64_t luck = 11;
     for (int round = 0; round < 20000; round++) {
-        size_t bytes = (size_t)rand() % 64;
+        size_t bytes = (size_t)chance_next(&luck) % 64;
         uint8_t *tiff = malloc(bytes + 1); /* of its own, so that a step too far is seen */
         for (size_t i = 0; i < bytes; i++)
-            tiff[i] = (uint8_t)rand();
+            tiff[i] = (uint8_t)chance_next(&luck);
         if (bytes >= 8 && round % 2 == 0)
             memcpy(tiff, round % 4 == 0 ? "II*\0\x08\0\0" : "MM\0*\0\0\0\x08", 8);
         int32_t value = decode_exif_orientation(tiff, bytes);
