@@ -146,7 +146,8 @@ void sim_stream_end(struct sim *sim, uint32_t stream, int code, enum spdl_class 
 
 /* Carries out what the core wants, at most `commands_max` commands. Returns how many. */
 uint32_t sim_carry_out(struct sim *sim, uint32_t commands_max);
-/* Compares what the core says of itself with the world. idle: all that it wanted was carried out. */
+/* Compares what the core says of itself with the world. idle: all that it wanted was carried out.
+ */
 void sim_compare(struct sim *sim, bool idle);
 
 /* Something that can happen now, chosen by the seed; false: of that kind nothing can. */
@@ -171,9 +172,13 @@ enum sim_act {
     SIM_ACT_COUNT
 };
 bool sim_act(struct sim *sim, enum sim_act act);
+bool sim_rank_act(struct sim *sim, enum sim_act act);
 bool sim_bogus(struct sim *sim);
 void sim_feed(struct sim *sim, const struct pipeline_event *event, int wanted,
               struct pipeline_row_ref *ret_ref);
-void sim_close(struct sim *sim, uint32_t stream);
+void sim_feed_stream(struct sim *sim, enum pipeline_event_kind kind, uint32_t stream);
+/* A stream that `wanted` says yes to, by chance; SIM_NOWHERE: none. */
+uint32_t sim_stream_choose(struct sim *sim,
+                           bool (*wanted)(const struct sim *, const struct sim_stream *));
 
 #endif

@@ -137,6 +137,7 @@ bool sim_bogus(struct sim *sim)
 {
     struct pipeline_event event = {0};
     bool made = false;
+    sim_carry_out(sim, UINT32_MAX);
     switch (sim_below(sim, 3)) {
     case 0:
         made = completion(sim, &event);
@@ -151,7 +152,6 @@ bool sim_bogus(struct sim *sim)
     if (!made)
         return false;
     sim->totals->bogus++;
-    sim_carry_out(sim, UINT32_MAX);
     uint64_t before = digest(sim);
     struct pipeline_row_ref ref = {77, 77, 77, true};
     sim_feed(sim, &event, -EPROTO, &ref);

@@ -5,8 +5,6 @@
 
 #include "tests/pipeline/sim.h"
 
-enum { PLACES = 64 };
-
 void sim_feed(struct sim *sim, const struct pipeline_event *event, int wanted,
               struct pipeline_row_ref *ret_ref)
 {
@@ -18,15 +16,14 @@ void sim_feed(struct sim *sim, const struct pipeline_event *event, int wanted,
         sim_fail(sim, "event %d gave %d and not %d", (int)event->kind, rc, wanted);
 }
 
-static void feed_stream(struct sim *sim, enum pipeline_event_kind kind, uint32_t stream)
+void sim_feed_stream(struct sim *sim, enum pipeline_event_kind kind, uint32_t stream)
 {
     struct pipeline_event event = {.kind = kind, .stream = stream};
     sim_feed(sim, &event, 0, NULL);
 }
 
-/* A stream that `wanted` says yes to, by chance; SIM_NOWHERE: none. */
-static uint32_t stream_choose(struct sim *sim,
-                              bool (*wanted)(const struct sim *, const struct sim_stream *))
+uint32_t sim_stream_choose(struct sim *sim,
+                           bool (*wanted)(const struct sim *, const struct sim_stream *))
 {
     uint32_t first = (uint32_t)sim_below(sim, SIM_STREAMS_MAX);
     for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {
@@ -250,11 +247,11 @@ static bool waits_for_attached(const struct sim *sim, const struct sim_stream *s
 
 static bool act_attached(struct sim *sim)
 {
-    uint32_t stream = stream_choose(sim, waits_for_attached);
+    uint32_t stream = sim_stream_choose(sim, waits_for_attached);
     if (stream == SIM_NOWHERE)
         return false;
     sim->streams[stream].attach = SIM_ATTACH_DONE;
-    feed_stream(sim, PIPELINE_EVENT_ATTACHED, stream);
+    sim_feed_stream(sim, PIPELINE_EVENT_ATTACHED, stream);
     return true;
 }
 
@@ -266,263 +263,11 @@ static bool waits_for_detached(const struct sim *sim, const struct sim_stream *s
 
 static bool act_detached(struct sim *sim)
 {
-    uint32_t stream = stream_choose(sim, waits_for_detached);
+    uint32_t stream = sim_stream_choose(sim, waits_for_detached);
     if (stream == SIM_NOWHERE)
         return false;
     sim->streams[stream].attach = SIM_ATTACH_NONE;
-    feed_stream(sim, PIPELINE_EVENT_DETACHED, stream);
-    return true;
-}
-
-/* --- ranks --- */
-
-static bool is_current(const struct sim *sim, const struct sim_stream *stream)
-{
-    return stream->used && !stream->closing &&
-           sim->jobs[stream->job].stream == (uint32_t)(stream - sim->streams);
-}
-
-static uint32_t taken_count(const struct sim_stream *stream)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < stream->slot_count; i++)
-        count += stream->slots[i].held && stream->slots[i].taken;
-    return count;
-}
-
-static bool can_take(const struct sim *sim, const struct sim_stream *stream)
-{
-    uint32_t hold = sim->held_max < stream->slot_count ? sim->held_max : stream->slot_count;
-    return is_current(sim, stream) && stream->taken < stream->published &&
-           (taken_count(stream) < hold) && !sim->jobs[stream->job].over;
-}
-
-/* The rank's next: the oldest batch that it has not seen. */
-static bool act_take(struct sim *sim)
-{
-    uint32_t number = stream_choose(sim, can_take);
-    if (number == SIM_NOWHERE)
-        return false;
-    struct sim_stream *stream = &sim->streams[number];
-    struct sim_job *job = &sim->jobs[stream->job];
-    for (uint32_t i = 0; i < stream->slot_count; i++) {
-        struct sim_slot *slot = &stream->slots[i];
-        if (!slot->held || slot->sequence != stream->taken)
-            continue;
-        if (job->seen != stream->base + slot->sequence)
-            sim_fail(sim, "a rank sees batch %llu and wants %llu",
-                     (unsigned long long)(stream->base + slot->sequence),
-                     (unsigned long long)job->seen);
-        slot->taken = true;
-        stream->taken++;
-        job->seen++;
-        sim_trace(sim, "job %u takes batch %llu", stream->job, (unsigned long long)job->seen - 1);
-        return true;
-    }
-    sim_fail(sim, "the next batch of stream %u is lost", number);
-    return true;
-}
-
-static bool can_release(const struct sim *sim, const struct sim_stream *stream)
-{
-    (void)sim;
-    return !stream->unmapped && taken_count(stream) > 0;
-}
-
-static bool act_release(struct sim *sim)
-{
-    uint32_t number = stream_choose(sim, can_release);
-    if (number == SIM_NOWHERE)
-        return false;
-    struct sim_stream *stream = &sim->streams[number];
-    uint32_t i = (uint32_t)sim_below(sim, stream->slot_count);
-    while (!stream->slots[i].held || !stream->slots[i].taken)
-        i = (i + 1) % stream->slot_count;
-    struct pipeline_event event = {
-        .kind = PIPELINE_EVENT_RELEASE, .stream = number, .sequence = stream->slots[i].sequence};
-    struct pipeline_row_ref ref = {0};
-    sim_feed(sim, &event, 0, &ref);
-    if (ref.stream != number || ref.slot != i)
-        sim_fail(sim, "slot %u was given back and slot %u is freed", i, ref.slot);
-    stream->slots[i] = (struct sim_slot){0};
-    stream->released++;
-    return true;
-}
-
-/* A rank asks for its stream again at the place that it had. */
-static struct plan_schedule schedule_from(const struct sim_job *job)
-{
-    struct plan_schedule schedule = job->schedule;
-    if (job->seen > 0) {
-        struct plan_batch batch;
-        plan_batch_at(&job->schedule, job->seen - 1, &batch);
-        schedule.start_epoch = batch.next_epoch;
-        schedule.start_position = batch.next_position;
-        schedule.start_step = batch.next_step;
-    }
-    return schedule;
-}
-
-static void job_open(struct sim *sim, uint32_t number)
-{
-    struct sim_job *job = &sim->jobs[number];
-    struct pipeline_stream_params params = {.schedule = schedule_from(job),
-                                            .slot_count = job->slot_count,
-                                            .worker = job->worker,
-                                            .policy = job->policy,
-                                            .limit = job->has_limit ? job->target - job->seen : 0,
-                                            .memory_bytes = job->slot_count * 1000 - 7};
-    uint64_t free_bytes = UINT64_MAX;
-    uint64_t room = sim->params.memory_bytes - pipeline_core_memory_used(sim->core);
-    uint32_t stream = SIM_NOWHERE;
-    int rc = pipeline_core_open(sim->core, &params, &stream, &free_bytes);
-    sim_trace(sim, "job %u opens at %llu: %d, stream %u", number, (unsigned long long)job->seen, rc,
-              stream);
-    if (free_bytes != room || rc != (params.memory_bytes > room ? -ENOSPC : 0))
-        sim_fail(sim, "open gave %d with %llu bytes free", rc, (unsigned long long)free_bytes);
-    sim->totals->refused_opens += rc != 0;
-    if (rc != 0 || sim->failed)
-        return;
-    if (stream >= SIM_STREAMS_MAX || sim->streams[stream].used) {
-        sim_fail(sim, "an opened stream has number %u", stream);
-        return;
-    }
-    job->stream = stream;
-    sim->totals->reopened += job->seen > 0;
-    sim->streams[stream] =
-        (struct sim_stream){.used = true,
-                            .job = number,
-                            .worker = job->worker,
-                            .policy = job->policy,
-                            .slot_count = job->slot_count,
-                            .rows = (uint32_t)(job->schedule.batch / job->schedule.world),
-                            .base = job->seen,
-                            .limit = params.limit,
-                            .memory_bytes = params.memory_bytes};
-}
-
-static bool act_open(struct sim *sim)
-{
-    uint32_t used = 0, first = (uint32_t)sim_below(sim, sim->job_count);
-    for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
-        used += sim->streams[i].used;
-    if (used == SIM_STREAMS_MAX)
-        return false;
-    for (uint32_t i = 0; i < sim->job_count; i++) {
-        uint32_t number = (first + i) % sim->job_count;
-        struct sim_job *job = &sim->jobs[number];
-        if (job->over || job->stream != SIM_NOWHERE)
-            continue;
-        job_open(sim, number);
-        if (job->stream != SIM_NOWHERE)
-            return true;
-    }
-    return false;
-}
-
-static bool waits_for_start(const struct sim *sim, const struct sim_stream *stream)
-{
-    (void)sim;
-    return !stream->started && !stream->closing;
-}
-
-static bool act_start(struct sim *sim)
-{
-    uint32_t stream = stream_choose(sim, waits_for_start);
-    if (stream == SIM_NOWHERE)
-        return false;
-    sim->streams[stream].started = true;
-    feed_stream(sim, PIPELINE_EVENT_START, stream);
-    return true;
-}
-
-/* The rank's end, first half: the stream is closed, or unmapped at once (which says both). */
-void sim_close(struct sim *sim, uint32_t number)
-{
-    struct sim_stream *stream = &sim->streams[number];
-    bool both = sim_chance(sim, 300);
-    sim->jobs[stream->job].stream = SIM_NOWHERE;
-    sim_stream_end(sim, number, 0, SPDL_CLASS_OK);
-    stream->closing = true;
-    stream->unmapped = both;
-    feed_stream(sim, both ? PIPELINE_EVENT_UNMAPPED : PIPELINE_EVENT_CLOSE, number);
-}
-
-static bool waits_for_unmap(const struct sim *sim, const struct sim_stream *stream)
-{
-    (void)sim;
-    return stream->closing && !stream->unmapped;
-}
-
-static bool act_unmap(struct sim *sim)
-{
-    uint32_t stream = stream_choose(sim, waits_for_unmap);
-    if (stream == SIM_NOWHERE)
-        return false;
-    sim->streams[stream].unmapped = true;
-    feed_stream(sim, PIPELINE_EVENT_UNMAPPED, stream);
-    return true;
-}
-
-/* Nothing more is to be had from it: all that was wanted is seen, or it ended. */
-static bool is_over(const struct sim *sim, const struct sim_stream *stream)
-{
-    const struct sim_job *job = &sim->jobs[stream->job];
-    if (!is_current(sim, stream))
-        return false;
-    if (job->seen >= job->target)
-        return !job->has_limit || stream->end_seen;
-    return stream->end_seen && stream->taken == stream->published;
-}
-
-static bool act_close_over(struct sim *sim)
-{
-    uint32_t number = stream_choose(sim, is_over);
-    if (number == SIM_NOWHERE)
-        return false;
-    const struct sim_stream *stream = &sim->streams[number];
-    struct sim_job *job = &sim->jobs[stream->job];
-    if (stream->end_seen && stream->end_code == 0 && job->seen != job->target)
-        sim_fail(sim, "stream %u ends %llu batches early", number,
-                 (unsigned long long)(job->target - job->seen));
-    /* After an outage it is asked for again; a sample that fails would fail again. */
-    job->over = job->seen >= job->target || stream->end_code == -EBADMSG ||
-                stream->end_code == -ECHILD || sim_chance(sim, 500);
-    sim_close(sim, number);
-    return true;
-}
-
-static bool act_kill_rank(struct sim *sim)
-{
-    uint32_t number = stream_choose(sim, is_current);
-    if (number == SIM_NOWHERE)
-        return false;
-    struct sim_job *job = &sim->jobs[sim->streams[number].job];
-    sim_close(sim, number);
-    /* It comes back from what it saved, which may be a little old. */
-    uint64_t back = sim_below(sim, 3);
-    job->seen -= back < job->seen ? back : job->seen;
-    job->over = job->over || job->seen >= job->target || sim_chance(sim, 100);
-    sim->totals->ranks_lost++;
-    return true;
-}
-
-static bool can_fail(const struct sim *sim, const struct sim_stream *stream)
-{
-    return is_current(sim, stream) && !stream->ended;
-}
-
-static bool act_fail(struct sim *sim)
-{
-    uint32_t number = stream_choose(sim, can_fail);
-    if (number == SIM_NOWHERE)
-        return false;
-    struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
-                                   .stream = number,
-                                   .code = -EIO,
-                                   .class_number = SPDL_CLASS_RESOURCE};
-    sim_stream_end(sim, number, -EIO, SPDL_CLASS_RESOURCE);
-    sim_feed(sim, &event, 0, NULL);
+    sim_feed_stream(sim, PIPELINE_EVENT_DETACHED, stream);
     return true;
 }
 
@@ -535,22 +280,10 @@ static bool act_threads(struct sim *sim)
 
 bool sim_act(struct sim *sim, enum sim_act act)
 {
-    static bool (*const acts[SIM_ACT_COUNT])(struct sim *) = {[SIM_ACT_FETCHED] = act_fetched,
-                                                              [SIM_ACT_DECODED] = act_decoded,
-                                                              [SIM_ACT_TAKE] = act_take,
-                                                              [SIM_ACT_RELEASE] = act_release,
-                                                              [SIM_ACT_WORKER_UP] = act_worker_up,
-                                                              [SIM_ACT_ATTACHED] = act_attached,
-                                                              [SIM_ACT_DETACHED] = act_detached,
-                                                              [SIM_ACT_START] = act_start,
-                                                              [SIM_ACT_UNMAP] = act_unmap,
-                                                              [SIM_ACT_OPEN] = act_open,
-                                                              [SIM_ACT_CLOSE_OVER] = act_close_over,
-                                                              [SIM_ACT_KILL_WORKER] =
-                                                                  act_kill_worker,
-                                                              [SIM_ACT_KILL_RANK] = act_kill_rank,
-                                                              [SIM_ACT_FAIL] = act_fail,
-                                                              [SIM_ACT_THREADS] = act_threads,
-                                                              [SIM_ACT_BOGUS] = sim_bogus};
-    return acts[act](sim);
+    static bool (*const acts[SIM_ACT_COUNT])(struct sim *) = {
+        [SIM_ACT_FETCHED] = act_fetched,     [SIM_ACT_DECODED] = act_decoded,
+        [SIM_ACT_WORKER_UP] = act_worker_up, [SIM_ACT_ATTACHED] = act_attached,
+        [SIM_ACT_DETACHED] = act_detached,   [SIM_ACT_KILL_WORKER] = act_kill_worker,
+        [SIM_ACT_THREADS] = act_threads,     [SIM_ACT_BOGUS] = sim_bogus};
+    return acts[act] ? acts[act](sim) : sim_rank_act(sim, act);
 }
