@@ -238,6 +238,30 @@ static void test_rows(void **state)
     }
 }
 
+struct tally {
+    uint64_t opened, taken, refused;
+};
+
+/* Opens the stream with one word changed and reads what comes of it. */
+static void try_change(struct rig *rig, struct tally *tally)
+{
+    int rc = rig_open(rig, 0);
+    tally->opened += rc == 0;
+    tally->refused += rc == -EPROTO;
+    assert_true(rc == 0 || rc == -EPROTO);
+    for (int i = 0; rc == 0 && i < 2; i++) {
+        struct spdl_batch *batch;
+        rc = spdl_next(rig->stream, 0.01, &batch);
+        if (rc == 0) {
+            read_all(batch);
+            tally->taken++;
+            spdl_batch_unref(batch);
+        }
+    }
+    spdl_close(rig->stream);
+    rig->stream = NULL;
+}
+
 /* Every word of the control segment's used parts takes hostile values in turn; nothing but an error
  * or a batch may come of it. */
 static void test_every_word(void **state)
@@ -245,6 +269,7 @@ static void test_every_word(void **state)
     (void)state;
     static const uint64_t values[] = {
         0, 1, 0x7fffffff, UINT64_MAX, UINT64_C(0xfffffffffffff000), UINT64_C(0x8000000000000000)};
+    enum { VALUES = sizeof(values) / sizeof(values[0]) };
     static const size_t ranges[][2] = {{0, 128},
                                        {128, 136},
                                        {FIELDS_AT, FIELDS_AT + 2 * sizeof(struct spdl_shm_field)},
@@ -260,32 +285,18 @@ static void test_every_word(void **state)
     rig.fake.slots = 2;
     fake_start(&rig.fake);
     assert_int_equal(rig_connect(&rig, 0), 0);
-    uint64_t opened = 0, taken = 0, refused = 0;
+    struct tally tally = {0};
     for (size_t range = 0; range < sizeof(ranges) / sizeof(ranges[0]); range++) {
-        for (size_t at = ranges[range][0]; at < ranges[range][1]; at += 4) {
-            for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
-                pthread_mutex_lock(&rig.fake.lock);
-                change = (struct change){at, at % 8 == 0 && v % 2 == 1 ? 8 : 4, values[v]};
-                pthread_mutex_unlock(&rig.fake.lock);
-                struct spdl_batch *batch;
-                int rc = rig_open(&rig, 0);
-                opened += rc == 0;
-                refused += rc == -EPROTO;
-                assert_true(rc == 0 || rc == -EPROTO);
-                for (int i = 0; rc == 0 && i < 2; i++) {
-                    rc = spdl_next(rig.stream, 0.01, &batch);
-                    if (rc == 0) {
-                        read_all(batch);
-                        taken++;
-                        spdl_batch_unref(batch);
-                    }
-                }
-                spdl_close(rig.stream);
-                rig.stream = NULL;
-            }
+        size_t words = (ranges[range][1] - ranges[range][0]) / 4;
+        for (size_t n = 0; n < words * VALUES; n++) {
+            size_t at = ranges[range][0] + n / VALUES * 4, v = n % VALUES;
+            pthread_mutex_lock(&rig.fake.lock);
+            change = (struct change){at, at % 8 == 0 && v % 2 == 1 ? 8 : 4, values[v]};
+            pthread_mutex_unlock(&rig.fake.lock);
+            try_change(&rig, &tally);
         }
     }
-    assert_true(opened > 100 && taken > 100 && refused > 100);
+    assert_true(tally.opened > 100 && tally.taken > 100 && tally.refused > 100);
     rig_fini(&rig);
 }
 

@@ -19,6 +19,12 @@ static void say(int fd, const char *line)
         _exit(9);
 }
 
+static pid_t test_pid(void)
+{
+    const char *number = getenv("FAKE_TEST_PID");
+    return number ? (pid_t)strtol(number, NULL, 10) : 0;
+}
+
 /* NULL when this process begins as a daemon should. */
 static const char *look_at_self(void)
 {
@@ -34,7 +40,7 @@ static const char *look_at_self(void)
         return "error -1 a signal is ignored\n";
     if (getsid(0) != getpid())
         return "error -1 it has no session of its own\n";
-    if (getppid() == (pid_t)atol(getenv("FAKE_TEST_PID")))
+    if (getppid() == test_pid())
         return "error -1 it is a child of the rank\n";
     for (int fd = 4; fd < 64; fd++) {
         if (fcntl(fd, F_GETFD) >= 0)
@@ -66,7 +72,7 @@ static int daemon_main(int argc, char **argv)
         if (strcmp(argv[i], "--socket") == 0)
             socket = argv[i + 1];
         if (strcmp(argv[i], "--ready-fd") == 0)
-            ready_fd = atoi(argv[i + 1]);
+            ready_fd = (int)strtol(argv[i + 1], NULL, 10);
     }
     fprintf(stderr, "fake spdld\n");
     if (ready_fd != 3 || !socket)
@@ -92,7 +98,7 @@ static int daemon_main(int argc, char **argv)
     fake_start(&fake);
     say(ready_fd, "ok\n");
     close(ready_fd);
-    pid_t test = (pid_t)atol(getenv("FAKE_TEST_PID"));
+    pid_t test = test_pid();
     while (kill(test, 0) == 0)
         usleep(20000);
     return 0;
