@@ -84,6 +84,23 @@ static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_
              (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number), note->message);
 }
 
+/* The worker is short of memory: that says nothing about the sample, so the stream ends with the
+ * cause. */
+static void fail_short(struct pipeline *pipeline, const struct spdl_work_completion *completion)
+{
+    struct pipeline_row_ref ref;
+    if (pipeline_core_ticket_ref(pipeline->core, completion->ticket, &ref) < 0 || ref.orphan)
+        return;
+    struct pipeline_stream *stream = pipeline->streams[ref.stream];
+    snprintf(stream->end_message, sizeof stream->end_message, "the worker is short of memory: %s",
+             completion->message);
+    struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
+                                   .stream = ref.stream,
+                                   .code = -ENOMEM,
+                                   .class_number = SPDL_CLASS_RESOURCE};
+    pipeline_core_feed(pipeline->core, &event, NULL);
+}
+
 static void on_finished(void *context, uint32_t worker,
                         const struct spdl_work_completion *completion)
 {
@@ -94,6 +111,8 @@ static void on_finished(void *context, uint32_t worker,
                                    .class_number = (enum spdl_class)completion->class_number,
                                    .cost_ns = completion->cost_ns};
     struct pipeline_row_ref ref;
+    if (completion->class_number == SPDL_CLASS_RESOURCE)
+        fail_short(pipeline, completion);
     if (pipeline_core_feed(pipeline->core, &event, &ref) < 0) {
         log_line(LOG_LEVEL_WARNING, "a worker finished a row that it was not given");
         return;
