@@ -129,7 +129,7 @@ static int one(const char *seed, const char *defect)
 {
     static struct sim sim;
     struct sim_totals totals = {0};
-    pipeline_core_defect = defect ? atoi(defect) : 0;
+    pipeline_core_defect = defect ? (int)strtol(defect, NULL, 10) : 0;
     int rc = sim_run(&sim, strtoull(seed, NULL, 10), true, &totals);
     printf("%s\n", rc < 0 ? sim.failure : "nothing found");
     return rc < 0;
