@@ -181,6 +181,8 @@ static struct core_slot *place_easy(struct pipeline_core *core, uint32_t number,
         uint64_t position = slot->batch.first_position + slot->placed;
         core->params.lookup(core->params.context, number, slot->batch.epoch,
                             position % stream->params.schedule.samples, ret_sample);
+        if (ret_sample->blob_bytes > core->arena.bytes) /* it would wait for room for ever */
+            ret_sample->class_number = SPDL_CLASS_LIMIT;
         struct core_row *row = &slot->row[slot->placed];
         row->id = ret_sample->id;
         if (ret_sample->class_number == SPDL_CLASS_OK && ret_sample->blob_bytes > 0)

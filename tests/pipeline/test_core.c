@@ -262,6 +262,23 @@ static void test_mask_and_limits(void **state)
     assert_int_equal(view_of(stream).failures[SPDL_CLASS_OK], 0);
 }
 
+/* What is larger than the whole arena can never be read: it fails, instead of waiting for ever. */
+static void test_larger_than_arena(void **state)
+{
+    (void)state;
+    core_make(8192, 64, 64);
+    blob_bytes = 8193;
+    struct pipeline_stream_params params = stream_params(100, 1);
+    uint32_t stream = open_ready(&params);
+    assert_int_equal(count_of(PIPELINE_COMMAND_PUBLISH), 2);
+    assert_int_equal(find(PIPELINE_COMMAND_PUBLISH, 0)->stream, stream);
+    assert_int_equal(view_of(stream).failures[SPDL_CLASS_LIMIT], 2);
+    blob_bytes = 8192;
+    assert_int_equal(feed_release(stream, 0), 0);
+    look();
+    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 1);
+}
+
 /* An outage: the stream ends with the cause, what is in flight comes in as orphans. */
 static void test_outage(void **state)
 {
@@ -295,9 +312,10 @@ static void test_outage(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(test_open_refused), CASE(test_open_many),       CASE(test_way_of_a_batch),
-        CASE(test_padded_rows),  CASE(test_no_rows),         CASE(test_limit),
-        CASE(test_policy_fail),  CASE(test_mask_and_limits), CASE(test_outage)};
+    const struct CMUnitTest tests[] = {CASE(test_open_refused),      CASE(test_open_many),
+                                       CASE(test_way_of_a_batch),    CASE(test_padded_rows),
+                                       CASE(test_no_rows),           CASE(test_limit),
+                                       CASE(test_policy_fail),       CASE(test_mask_and_limits),
+                                       CASE(test_larger_than_arena), CASE(test_outage)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
