@@ -113,16 +113,25 @@ class Rank:
         self.killed = True
         self.process.kill()
 
+    def give_up(self):
+        self.steps = 0
+        self.kill()
+
 
 def run_ranks(demo, batch, steps, delay_ms, events=()):
     """Runs all ranks to their end; events are (line of rank 0, function), in order. Returns the ranks."""
     ranks = [Rank(demo, r, batch, steps, delay_ms) for r in range(WORLD)]
     for rank in ranks:
         rank.thread.start()
-    for at, event in events:
-        while len(ranks[0].lines) < at and ranks[0].thread.is_alive():
-            time.sleep(0.002)
-        event(ranks)
+    try:
+        for at, event in events:
+            while len(ranks[0].lines) < at and ranks[0].thread.is_alive():
+                time.sleep(0.002)
+            event(ranks)
+    except BaseException:
+        for rank in ranks:
+            rank.give_up()
+        raise
     for rank in ranks:
         rank.thread.join()
         if rank.error:
@@ -148,9 +157,14 @@ def kill_events(demo, steps):
             f"rank 0 has its next batch {when_next(ranks[0], since, count):.0f} ms later")
 
     def worker(ranks):
-        pids, count, since = demo.workers(), len(ranks[0].lines), time.monotonic()
+        # A rank reads what its old ring still holds before it opens a stream of the new daemon: the worker may be yet to come.
+        pids = demo.workers()
+        while not pids and ranks[0].thread.is_alive():
+            time.sleep(0.002)
+            pids = demo.workers()
         if not pids:
             raise Sorry("the daemon has no worker to kill")
+        count, since = len(ranks[0].lines), time.monotonic()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         later = when_next(ranks[0], since, count)

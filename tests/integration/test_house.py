@@ -14,13 +14,16 @@ from harness import BUILD, ROOT, check, equal  # noqa: E402
 PROGRAM = r"""
 #include <spdl/client.h>
 #include <stdio.h>
+#include <string.h>
 int main(int argc, char **argv)
 {
-    struct spdl_connect_options connect = {0};
-    struct spdl_open_options open = {0};
+    struct spdl_connect_options connect;
+    struct spdl_open_options open;
     struct spdl_connection *connection = NULL;
     struct spdl_stream *stream = NULL;
     struct spdl_batch *batch = NULL;
+    memset(&connect, 0, sizeof connect);
+    memset(&open, 0, sizeof open);
     connect.options_bytes = sizeof connect;
     connect.is_private = 1;
     connect.config_file = argv[argc - 1];

@@ -32,7 +32,7 @@ def bottleneck(work, dataset, sets, words, wanted, seconds=2.5):
 
 
 def test_slow_rank(work):
-    bottleneck(work, harness.folder_config(harness.photos(300)), [], ["--batch", 16, "--delay-ms", 60], "rank")
+    bottleneck(work, harness.folder_config(harness.photos(300)), [], ["--batch", 16, "--delay-ms", 150], "rank")
 
 
 def test_slow_disk(work):
@@ -55,7 +55,7 @@ def test_short_memory(work):
     photo = sorted(harness.photos(300).rglob("*.jpg"))[0].read_bytes()
     for i in range(32):
         (folder / f"{i}.jpg").write_bytes(photo + bytes(900_000))
-    bottleneck(work, harness.folder_config(folder), ["fetch.memory=2MiB", "fetch.faulty=delay_us=20000", "fetch.depth=64"],
+    bottleneck(work, harness.folder_config(folder), ["limits.sample=1MiB", "fetch.memory=2MiB", "fetch.faulty=delay_us=20000", "fetch.depth=64"],
                ["--batch", 16], "memory")
 
 

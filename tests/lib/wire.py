@@ -84,8 +84,8 @@ def fields(payload):
 class Client:
     def __init__(self, path, timeout_s=5.0):
         self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)  # waits while the daemon is busy with others that connect
         self.socket.settimeout(timeout_s)
-        self.socket.connect(path)
         self.bytes, self.fds = b"", []
 
     def send(self, content):
