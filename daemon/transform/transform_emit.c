@@ -56,12 +56,22 @@ bool transform_emit_is_plain(const struct emit *emit)
     return emit->dtype == FIELD_DTYPE_UINT8 && emit->layout == FIELD_LAYOUT_NHWC;
 }
 
+/* True when the tables are those of the field. */
+static bool is_made_for(const struct emit *emit, const struct field_spec *field)
+{
+    if (!emit->ready || emit->dtype != field->dtype || emit->layout != field->layout ||
+        emit->normalize != field->normalize)
+        return false;
+    for (int c = 0; c < EMIT_CHANNELS && field->normalize; c++) {
+        if (emit->mean[c] != field->mean[c] || emit->std[c] != field->std[c])
+            return false;
+    }
+    return true;
+}
+
 void transform_emit_prepare(struct emit *emit, const struct field_spec *field)
 {
-    bool same = emit->ready && emit->dtype == field->dtype && emit->layout == field->layout &&
-                emit->normalize == field->normalize;
-    if (same && (!field->normalize || (memcmp(emit->mean, field->mean, sizeof emit->mean) == 0 &&
-                                       memcmp(emit->std, field->std, sizeof emit->std) == 0)))
+    if (is_made_for(emit, field))
         return;
     emit->dtype = field->dtype;
     emit->layout = field->layout;
