@@ -81,10 +81,21 @@ def test_malformed_messages(work):
     still_honest(work, daemon, reference, "malformed messages")
 
 
-def test_random_bytes(work):
-    daemon, reference = daemon_with_honest_rank(work)
+def in_child(action):
+    """Runs it in a process of its own: what a rank may have mapped counts until the rank is gone. Returns its exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            action()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def send_random_bytes(work):
     rng = random.Random(5)
-    before = harness.descriptor_count(daemon.pid)
     template = [wire.hello(), wire.open_stream(), wire.release(1, [0, 1, 2]), wire.close(1), wire.status()]
     for i in range(300):
         client = wire.Client(work.socket)
@@ -99,6 +110,12 @@ def test_random_bytes(work):
         except OSError:
             pass  # closed on us in the middle
         client.socket.close()
+
+
+def test_random_bytes(work):
+    daemon, reference = daemon_with_honest_rank(work)
+    before = harness.descriptor_count(daemon.pid)
+    equal(in_child(lambda: send_random_bytes(work)), 0, "exit code of the one that sends random bytes")
     still_honest(work, daemon, reference, "random bytes")
     wait_until(lambda: harness.descriptor_count(daemon.pid) <= before, 3, "descriptors are as before")
 
@@ -231,14 +248,9 @@ def greedy(work):
 def test_many_streams_of_one_client(work):
     daemon, reference = daemon_with_honest_rank(work, "memory=256MiB")
     end, tell = os.pipe()
-    child = os.fork()  # memory that a rank may have mapped counts until the rank is gone
-    if child == 0:
-        opened_count, refused = greedy(work)
-        os.write(tell, struct.pack("<ii", opened_count, refused))
-        os._exit(0)
+    in_child(lambda: os.write(tell, struct.pack("<ii", *greedy(work))))
     os.close(tell)
     told = os.read(end, 8)
-    os.waitpid(child, 0)
     check(len(told) == 8, "the daemon closed a connection that asked for many streams")
     opened_count, refused = struct.unpack("<ii", told)
     check(opened_count > 3 and refused > 0, f"of 200 streams in 256 MiB {opened_count} were opened and {refused} refused")
