@@ -48,10 +48,10 @@ struct spdl_connect_options {
  * difference); -ETIMEDOUT; -EINTR: a signal came. Blocks up to 10 s. */
 SPDL_API int spdl_connect(const struct spdl_connect_options *options,
                           struct spdl_connection **ret_connection);
-SPDL_API void
-spdl_disconnect(struct spdl_connection *connection); /* streams stay usable; accepts NULL */
-SPDL_API const char *spdl_connection_error(
-    const struct spdl_connection *connection); /* last sentence; until the next call */
+/* Accepts NULL. Streams stay usable. */
+SPDL_API void spdl_disconnect(struct spdl_connection *connection);
+/* The last sentence; until the next call. */
+SPDL_API const char *spdl_connection_error(const struct spdl_connection *connection);
 
 struct spdl_open_options {
     size_t options_bytes;     /* sizeof(struct spdl_open_options) */
@@ -83,12 +83,13 @@ struct spdl_stream_info {
 /* Opens a stream. *ret_stream is returned owned. Errors, with the daemon's sentence in
  * spdl_connection_error: -EINVAL; -ENOENT: no such dataset, no such folder; -EACCES; -ENOSPC:
  * memory or /dev/shm is short (class RESOURCE, with numbers); -ERANGE: the step is beyond the
- * epoch; -ESTALE: the state is of another plan. Blocks while the dataset is listed; a signal ends
- * it with -EINTR. */
+ * epoch; -ESTALE: the state is of another plan; -ETIMEDOUT: the daemon takes the connection and
+ * says nothing for 10 s; -EPIPE: it is gone (waited for as in spdl_next). Blocks while the dataset
+ * is listed; a signal ends it with -EINTR. */
 SPDL_API int spdl_open(struct spdl_connection *connection, const struct spdl_open_options *options,
                        struct spdl_stream **ret_stream);
-SPDL_API void
-spdl_close(struct spdl_stream *stream); /* batches still referenced stay readable; accepts NULL */
+/* Accepts NULL. Batches still referenced stay readable; their memory goes with the last of them. */
+SPDL_API void spdl_close(struct spdl_stream *stream);
 SPDL_API void spdl_stream_info(const struct spdl_stream *stream, struct spdl_stream_info *ret_info);
 
 /* The next batch, returned owned with one reference. timeout_s < 0: no limit; 0: only when one is
@@ -166,9 +167,8 @@ struct spdl_row {
     int32_t crop[4]; /* x, y, width, height in the picture as shown */
     int flipped;     /* left and right swapped */
 };
-SPDL_API int spdl_batch_row(const struct spdl_batch *batch, uint32_t row,
-                            struct spdl_row *ret_row); /* -ERANGE; -EPROTO: the daemon's words are
-                                                          broken; -ESTALE: forked */
+/* -ERANGE: there is no such row; -EPROTO: the daemon's words are broken; -ESTALE: forked. */
+SPDL_API int spdl_batch_row(const struct spdl_batch *batch, uint32_t row, struct spdl_row *ret_row);
 
 SPDL_API const char *spdl_version(void);
 

@@ -87,7 +87,7 @@ static int daemon_main(int argc, char **argv)
     snprintf(lock, sizeof(lock), "%s.lock", socket);
     int lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (!fault && (lock_fd < 0 || flock(lock_fd, LOCK_EX | LOCK_NB) < 0))
-        fault = "error -17 in use\n";
+        fault = getpid() % 2 ? "error -17 in use\n" : "error -98 in use\n";
     if (fault) {
         say(ready_fd, fault);
         return 1;
