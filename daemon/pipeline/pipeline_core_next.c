@@ -181,8 +181,6 @@ static struct core_slot *place_easy(struct pipeline_core *core, uint32_t number,
         uint64_t position = slot->batch.first_position + slot->placed;
         core->params.lookup(core->params.context, number, slot->batch.epoch,
                             position % stream->params.schedule.samples, ret_sample);
-        if (ret_sample->blob_bytes > core->arena.bytes) /* it would wait for room for ever */
-            ret_sample->class_number = SPDL_CLASS_LIMIT;
         struct core_row *row = &slot->row[slot->placed];
         row->id = ret_sample->id;
         if (ret_sample->class_number == SPDL_CLASS_OK && ret_sample->blob_bytes > 0)
@@ -265,6 +263,8 @@ static bool fetch_next(struct pipeline_core *core, struct pipeline_command *comm
         if (fetch_of(core, number, command))
             return true;
         if (best->memory_wait) /* the most urgent keeps its place at the door */
+            return false;
+        if (best->ended) /* that is said first, before its room is given to another */
             return false;
         /* Its rows needed no fetch and are placed now: the next stream has its turn. */
     }

@@ -23,8 +23,8 @@ enum sim_fate { SIM_GOOD, SIM_BAD_LOOKUP, SIM_BAD_FETCH, SIM_BAD_DECODE, SIM_POI
 /* What happened in all, to see that the schedules reach what they are for. */
 struct sim_totals {
     uint64_t schedules, steps, commands, batches, kills, crashes, classed_crash, ranks_lost,
-        reopened, memory_waits, refused_opens, bogus, orphans, policy_ends, death_ends, zero_rows,
-        padded_rows, queue_full;
+        reopened, memory_waits, refused_opens, bogus, orphans, policy_ends, size_ends, death_ends,
+        zero_rows, padded_rows, queue_full;
 };
 
 struct sim_op {

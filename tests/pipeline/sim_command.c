@@ -175,41 +175,58 @@ static void on_publish(struct sim *sim, const struct pipeline_command *command)
     sim->totals->zero_rows += batch.rows == 0;
 }
 
-/* The first failed row of the next batch; OK: none. */
-static enum spdl_class next_failure(const struct sim *sim, const struct sim_stream *stream)
+/* --- streams --- */
+
+/* It ends by a failed row: the first one of the next batch. */
+static void end_by_row_check(struct sim *sim, const struct pipeline_command *command)
 {
+    const struct sim_stream *stream = &sim->streams[command->stream];
     const struct sim_job *job = &sim->jobs[stream->job];
+    uint64_t k = stream->base + stream->published;
     struct plan_batch batch;
-    plan_batch_at(&job->schedule, stream->base + stream->published, &batch);
-    for (uint32_t r = 0; r < batch.rows; r++) {
-        struct sim_truth truth = sim_truth_of(sim, job, stream->base + stream->published, r);
-        if (truth.class_number != SPDL_CLASS_OK)
-            return truth.class_number;
-    }
-    return SPDL_CLASS_OK;
+    plan_batch_at(&job->schedule, k, &batch);
+    uint32_t row = 0;
+    while (row < batch.rows && sim_truth_of(sim, job, k, row).class_number == SPDL_CLASS_OK)
+        row++;
+    NEED(stream->policy == PIPELINE_POLICY_FAIL && row < batch.rows, "no failed row, and an end");
+    struct pipeline_slot_view view;
+    pipeline_core_slot(sim->core, command->stream, command->slot, &view);
+    NEED(command->class_number == sim_truth_of(sim, job, k, row).class_number &&
+             view.sequence == stream->published && command->has_row && command->row == row,
+         "it ends by another row than the first that failed");
+    sim->totals->policy_ends++;
 }
 
-/* --- streams --- */
+/* It ends since a blob is larger than the whole arena. */
+static void end_by_size_check(struct sim *sim, const struct pipeline_command *command)
+{
+    NEED(command->has_row && command->slot < sim->streams[command->stream].slot_count &&
+             command->class_number == SPDL_CLASS_RESOURCE,
+         "it does not say by which row it ends");
+    struct pipeline_row_view view;
+    pipeline_core_row(sim->core, command->stream, command->slot, command->row, &view);
+    NEED(sim_blob_bytes_of(sim, view.id) >
+             sim->params.arena_bytes / PIPELINE_ARENA_ALIGN * PIPELINE_ARENA_ALIGN,
+         "the blob of sample %llu fits", (unsigned long long)view.id);
+    sim->totals->size_ends++;
+}
 
 static void on_end(struct sim *sim, const struct pipeline_command *command)
 {
     struct sim_stream *stream = &sim->streams[command->stream];
     NEED(stream->started && !stream->closing && !stream->end_seen, "an end too much");
     stream->end_seen = true;
-    if (stream->ended) {
+    if (stream->ended)
         NEED(command->code == stream->end_code && command->class_number == stream->end_class,
              "it ends with code %d and not %d", command->code, stream->end_code);
-    } else if (command->code == -EBADMSG) {
-        enum spdl_class class_number = next_failure(sim, stream);
-        NEED(stream->policy == PIPELINE_POLICY_FAIL && class_number != SPDL_CLASS_OK &&
-                 command->class_number == class_number,
-             "it ends by a failed row that is none");
-        sim->totals->policy_ends++;
-    } else {
+    else if (command->code == -EBADMSG)
+        end_by_row_check(sim, command);
+    else if (command->code == -ENOSPC)
+        end_by_size_check(sim, command);
+    else
         NEED(command->code == 0 && stream->limit && stream->published == stream->limit,
              "it ends with code %d after %llu batches", command->code,
              (unsigned long long)stream->published);
-    }
     sim_stream_end(sim, command->stream, command->code, command->class_number);
 }
 

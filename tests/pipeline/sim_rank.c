@@ -215,7 +215,7 @@ static bool act_close_over(struct sim *sim)
                  (unsigned long long)(job->target - job->seen));
     /* After an outage it is asked for again; a sample that fails would fail again. */
     job->over = job->seen >= job->target || stream->end_code == -EBADMSG ||
-                stream->end_code == -ECHILD || sim_chance(sim, 500);
+                stream->end_code == -ENOSPC || stream->end_code == -ECHILD || sim_chance(sim, 500);
     close_stream(sim, number);
     return true;
 }

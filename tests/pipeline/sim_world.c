@@ -250,6 +250,8 @@ static void sim_init(struct sim *sim, uint64_t seed)
     }
     sim->blob_pages_max = 1 + (uint32_t)sim_below(sim, 4);
     uint64_t pages = sim->blob_pages_max + sim_below(sim, sim_chance(sim, 500) ? 5 : 400);
+    if (sim->blob_pages_max > 1 && sim_chance(sim, 20))
+        pages = sim->blob_pages_max - 1; /* some fit in no arena */
     sim->held_max = 1 + (uint32_t)sim_below(sim, SIM_SLOTS_MAX);
     sim->cost_ns = sim_chance(sim, 300) ? 0 : (uint32_t)sim_below(sim, 3000000);
     for (uint32_t i = 0; i < SIM_ACT_COUNT; i++) { /* who is slow in this one */

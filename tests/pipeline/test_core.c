@@ -240,6 +240,9 @@ static void test_policy_fail(void **state)
     assert_int_equal(commands[1].kind, PIPELINE_COMMAND_END);
     assert_int_equal(commands[1].code, -EBADMSG);
     assert_int_equal(commands[1].class_number, SPDL_CLASS_CORRUPT); /* the first in the batch */
+    assert_true(commands[1].has_row);
+    assert_int_equal(commands[1].slot, 1);
+    assert_int_equal(commands[1].row, 0);
     assert_int_equal(view_of(stream).published, 1);
 }
 
@@ -262,21 +265,28 @@ static void test_mask_and_limits(void **state)
     assert_int_equal(view_of(stream).failures[SPDL_CLASS_OK], 0);
 }
 
-/* What is larger than the whole arena can never be read: it fails, instead of waiting for ever. */
+/* What is larger than the whole arena can never be read here: the stream ends, and says by which
+ * row; the sample is not to blame. */
 static void test_larger_than_arena(void **state)
 {
     (void)state;
     core_make(8192, 64, 64);
-    blob_bytes = 8193;
+    blob_bytes = 8192;
     struct pipeline_stream_params params = stream_params(100, 1);
     uint32_t stream = open_ready(&params);
-    assert_int_equal(count_of(PIPELINE_COMMAND_PUBLISH), 2);
-    assert_int_equal(find(PIPELINE_COMMAND_PUBLISH, 0)->stream, stream);
-    assert_int_equal(view_of(stream).failures[SPDL_CLASS_LIMIT], 2);
-    blob_bytes = 8192;
-    assert_int_equal(feed_release(stream, 0), 0);
-    look();
     assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 1);
+    blob_bytes = 8193;
+    finish_all(); /* the row behind it is looked up */
+    assert_int_equal(pipeline_core_reason(core, stream), PIPELINE_REASON_NONE);
+    const struct pipeline_command *end = find(PIPELINE_COMMAND_END, 0);
+    assert_int_equal(end->code, -ENOSPC);
+    assert_int_equal(end->class_number, SPDL_CLASS_RESOURCE);
+    assert_true(end->has_row);
+    assert_int_equal(end->slot, 1);
+    assert_int_equal(end->row, 0);
+    struct pipeline_row_view row;
+    pipeline_core_row(core, stream, end->slot, end->row, &row);
+    assert_int_equal(row.id, 101);
 }
 
 /* An outage: the stream ends with the cause, what is in flight comes in as orphans. */

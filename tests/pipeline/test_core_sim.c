@@ -104,6 +104,7 @@ static void test_schedules(void **state)
                 {"orphans", t->orphans},
                 {"bogus events", t->bogus},
                 {"ends by policy", t->policy_ends},
+                {"ends by size", t->size_ends},
                 {"ends by deaths", t->death_ends}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         printf("%12llu  %s\n", (unsigned long long)rows[i].count, rows[i].name);
