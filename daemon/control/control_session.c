@@ -87,6 +87,7 @@ void control_session_reply(struct session *session, const Spdl__V1__ToClient *me
     if (rc == -EAGAIN)
         loop_change(session->control->params.loop, session->source, EPOLLIN | EPOLLOUT);
     else if (rc < 0) {
+        session->deaf = rc == -ENOBUFS;
         session->broken =
             true; /* dropped by its handler, or by the event that its shut socket makes */
         shutdown(session->fd, SHUT_RDWR);
@@ -219,7 +220,7 @@ static void on_socket(void *context, uint32_t events)
     if (rc == 0)
         rc = frames(session);
     if (session->broken)
-        control_session_drop(session, false, "it does not read its answers");
+        control_session_drop(session, false, session->deaf ? "it does not read its answers" : NULL);
     else if (rc == -EPROTO)
         control_session_drop(session, true,
                              "it sent a message that is malformed, too large or not in place");

@@ -38,6 +38,7 @@ struct session {
     struct spdl_proto_out out;
     uint64_t since_ns;
     bool greeted, broken; /* broken: to be dropped when its handler is done */
+    bool deaf;            /* … because it does not read */
     char client[64];
     uint32_t stream_count;
     struct session_stream *streams[CONTROL_STREAMS_MAX];

@@ -1,4 +1,5 @@
-/* The classes of samples, as the rooms between source and sink name them. The list itself lies where ranks see it too. */
+/* The classes of samples, as the rooms between source and sink name them. The list itself lies
+ * where ranks see it too. */
 #ifndef SPDLD_ITEM_CLASS_H
 #define SPDLD_ITEM_CLASS_H
 

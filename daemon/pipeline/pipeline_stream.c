@@ -191,7 +191,7 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                        PIPELINE_STREAMS_MAX);
     if (rc < 0)
         return err_set(reterr, rc, "the stream could not be opened: %s", strerror(-rc));
-    stream->sink_params.stream_id = stream->number;
+    stream->sink_params.stream_id = stream->number + 1; /* as in status */
     stream->phase = STREAM_SEGMENTS;
     pipeline->streams[stream->number] = stream;
     pipeline->stream_count++;
