@@ -26,6 +26,8 @@ BUILD ?= build
 else
 BUILD ?= build/san-$(firstword $(subst $(comma), ,$(SAN)))
 endif
+# One name for each file, however the folder was given: dependency files name their targets.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(BUILD))
 OBJ := $(BUILD)/obj
 GEN := $(BUILD)/gen
 

@@ -78,6 +78,8 @@ static int connect_failed(const struct ctl_options *options, int rc, const char 
     case -EEXIST:
     case -ENOSPC:
     case -ENOMEM:
+    case -EMFILE:
+    case -ENFILE:
         return ctl_fail(CTL_EXIT_REFUSED, "%s", sentence);
     case -EINTR:
         if (ctl_signal_exit())
@@ -225,6 +227,8 @@ static int open_failed(struct spdl_connection *connection, int rc)
     case -EPERM:
     case -ENOSPC:
     case -ENOMEM:
+    case -EMFILE:
+    case -ENFILE:
         return ctl_fail(CTL_EXIT_REFUSED, "%s", sentence);
     case -EPIPE:
     case -ECONNREFUSED:
@@ -347,7 +351,7 @@ int ctl_stream_failed(struct spdl_stream *stream, int rc)
     int code = CTL_EXIT_FAILED;
     if (rc == -EPIPE)
         code = CTL_EXIT_NO_DAEMON;
-    else if (rc == -ENOSPC || rc == -ENOMEM || rc == -EACCES)
+    else if (rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EACCES)
         code = CTL_EXIT_REFUSED;
     else if (rc == -EBADMSG || strcmp(class_name, "ALL_FAILED") == 0)
         code = CTL_EXIT_LIMIT;

@@ -88,7 +88,7 @@ static int listen_on(struct control *control, struct err *reterr)
         return err_set(reterr, -errno, "no socket: %s", strerror(errno));
     struct stat old;
     if (lstat(path, &old) == 0 && !S_ISSOCK(old.st_mode))
-        return err_set(reterr, -EEXIST,
+        return err_set(reterr, -ENOTSOCK,
                        "%s is there and is no socket: remove it or choose another path", path);
     unlink(path); /* stale: we have the lock */
     mode_t mask = umask(0177);

@@ -186,7 +186,9 @@ static void end_words(struct pipeline *pipeline, const struct pipeline_command *
                  batches, key_bytes, key, pipeline->arena.bytes);
     else
         snprintf(stream->end_message, sizeof stream->end_message,
-                 "after batch %" PRIu64 ": its worker died again and again; %s", batches,
+                 "after batch %" PRIu64
+                 ": its worker died or could not be started again and again; %s",
+                 batches,
                  pipeline->seats[stream->worker].note);
 }
 
@@ -244,14 +246,19 @@ static void run_core(struct pipeline *pipeline)
             pipeline_worker_kick(pipeline->seats[i].worker);
 }
 
-static uint32_t drain(struct pipeline *pipeline, bool waiting)
+static uint32_t drain(struct pipeline *pipeline, bool waiting, uint64_t now_ns)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
-        if (pipeline->seats[i].worker && !pipeline->seats[i].dead) {
-            pipeline_worker_waiting(pipeline->seats[i].worker, waiting);
-            count += pipeline_worker_drain(pipeline->seats[i].worker);
-        }
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        struct pipeline_seat *seat = &pipeline->seats[i];
+        if (!seat->worker || seat->dead)
+            continue;
+        pipeline_worker_waiting(seat->worker, waiting);
+        uint32_t finished = pipeline_worker_drain(seat->worker);
+        if (finished > 0 || pipeline_core_decoding(pipeline->core, i) == 0)
+            seat->moved_ns = now_ns;
+        count += finished;
+    }
     return count;
 }
 
@@ -264,12 +271,12 @@ int64_t pipeline_step(struct pipeline *pipeline)
 {
     uint64_t now_ns = loop_now_ns();
     int64_t wait_ns;
-    drain(pipeline, false);
+    drain(pipeline, false, now_ns);
     do {
         wait_ns = pipeline_seat_step(pipeline, now_ns);
         run_core(pipeline);
         /* Says that we sleep, then looks once more: what was finished between would wake nobody. */
-    } while (drain(pipeline, true) > 0);
+    } while (drain(pipeline, true, now_ns) > 0);
     pipeline_why_count(pipeline, now_ns);
     wait_ns = shorter(wait_ns, pipeline_fetch_again(pipeline, now_ns));
     if (pipeline->stream_count > 0)

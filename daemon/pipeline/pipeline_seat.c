@@ -189,6 +189,8 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
         snprintf(seat->note, sizeof seat->note, "%.150s", error.text);
         log_line(LOG_LEVEL_ERROR, "a worker could not be started: %s", error.text);
         later(seat, now_ns);
+        struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN, .worker = number};
+        pipeline_core_feed(pipeline->core, &event, NULL); /* as a death: there is an end to it */
     }
 }
 

@@ -103,6 +103,7 @@ struct pipeline_seat { /* a place for a worker: one user's */
     bool was_ready;
     uint32_t failed_starts;
     uint64_t start_ns; /* when it may be started again */
+    uint64_t moved_ns; /* when it last finished a row or had none to finish */
     char note[160];    /* of its last death */
 };
 

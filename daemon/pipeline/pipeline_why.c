@@ -5,7 +5,7 @@
 
 #include "pipeline/pipeline_state.h"
 
-enum { COUNT_EVERY_MS = 1, FADE_SECONDS = 5, RATE_EVERY_MS = 500 };
+enum { COUNT_EVERY_MS = 1, FADE_SECONDS = 5, RATE_EVERY_MS = 500, SILENT_MS = 1000 };
 static const uint64_t NS_PER_MS = 1000000;
 
 static const char *const reason_names[PIPELINE_REASON_COUNT] = {"none",  "opening", "rank",
@@ -63,6 +63,15 @@ static enum pipeline_reason worst(const struct stream_times *times)
     return times->all_s > 0 ? best : PIPELINE_REASON_NONE;
 }
 
+/* How long the stream's worker has had rows and finished none; 0: it gets on. */
+static double silent_s(const struct pipeline_stream *stream)
+{
+    const struct pipeline_seat *seat = &stream->pipeline->seats[stream->worker];
+    uint64_t now_ns = loop_now_ns();
+    bool gets_on = !seat->worker || now_ns < seat->moved_ns + SILENT_MS * NS_PER_MS;
+    return gets_on ? 0 : (double)(now_ns - seat->moved_ns) * 1e-9;
+}
+
 static void evidence(const struct pipeline_stream *stream, enum pipeline_reason reason,
                      struct pipeline_why *why)
 {
@@ -112,8 +121,10 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
                  "rows handed over, %u us a row",
                  percent, pipeline->threads, pipeline_core_decoding(pipeline->core, stream->worker),
                  cost_us);
-        snprintf(why->advice, sizeof why->advice,
-                 "more decoding threads (threads.decode), or smaller pictures");
+        snprintf(why->advice, sizeof why->advice, "%s",
+                 silent_s(stream) > 0
+                     ? "look at the worker's process: is it stopped, or without a CPU?"
+                     : "more decoding threads (threads.decode), or smaller pictures");
         break;
     case PIPELINE_REASON_COUNT:
         break;
@@ -135,6 +146,21 @@ void pipeline_stream_why(const struct pipeline_stream *stream, struct pipeline_w
         return;
     }
     evidence(stream, reason, ret_why);
+}
+
+static void decode_words(const struct pipeline_stream *stream, char *text, size_t bytes)
+{
+    const struct pipeline *pipeline = stream->pipeline;
+    uint32_t rows = pipeline_core_decoding(pipeline->core, stream->worker);
+    double silence_s = silent_s(stream);
+    if (silence_s > 0)
+        snprintf(text, bytes,
+                 "decoding: the worker (process %d) has %u rows and finished none for %.0f s: it "
+                 "is stopped, or a picture takes that long",
+                 (int)pipeline_worker_pid(pipeline->seats[stream->worker].worker), rows, silence_s);
+    else
+        snprintf(text, bytes, "decoding: %u rows handed over to %u threads", rows,
+                 pipeline->threads);
 }
 
 static void waiting_words(const struct pipeline_stream *stream,
@@ -164,8 +190,7 @@ static void waiting_words(const struct pipeline_stream *stream,
                  (unsigned long long)pipeline->arena.bytes);
         break;
     case PIPELINE_REASON_DECODE:
-        snprintf(text, bytes, "decoding: %u rows handed over to %u threads",
-                 pipeline_core_decoding(pipeline->core, stream->worker), pipeline->threads);
+        decode_words(stream, text, bytes);
         break;
     case PIPELINE_REASON_COUNT:
         break;

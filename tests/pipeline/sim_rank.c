@@ -37,14 +37,13 @@ static bool act_take(struct sim *sim)
         struct sim_slot *slot = &stream->slots[i];
         if (!slot->held || slot->sequence != stream->taken)
             continue;
-        if (job->seen != stream->base + slot->sequence)
-            sim_fail(sim, "a rank sees batch %llu and wants %llu",
-                     (unsigned long long)(stream->base + slot->sequence),
-                     (unsigned long long)job->seen);
+        const unsigned long long sees = stream->base + slot->sequence, wants = job->seen;
+        if (sees != wants)
+            sim_fail(sim, "a rank sees batch %llu and wants %llu", sees, wants);
         slot->taken = true;
         stream->taken++;
         job->seen++;
-        sim_trace(sim, "job %u takes batch %llu", stream->job, (unsigned long long)job->seen - 1);
+        sim_trace(sim, "job %u takes batch %llu", stream->job, (unsigned long long)(job->seen - 1));
         return true;
     }
     sim_fail(sim, "the next batch of stream %u is lost", number);
