@@ -2,13 +2,13 @@
 #include "base/chores.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 8 };
+enum { THREADS_MAX = 8, END_SECONDS = 2 };
 
 struct list {
     struct chore *first, **end;
@@ -85,21 +85,29 @@ struct chores *chores_create(int threads)
     return chores;
 }
 
-void chores_destroy(struct chores *chores)
+bool chores_destroy(struct chores *chores)
 {
     if (!chores)
-        return;
+        return true;
     pthread_mutex_lock(&chores->lock);
     chores->stopped = true;
     pthread_cond_broadcast(&chores->more);
     pthread_mutex_unlock(&chores->lock);
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += END_SECONDS;
+    bool all = true;
     for (int i = 0; i < chores->thread_count; i++)
-        pthread_join(chores->threads[i], NULL);
+        if (pthread_clockjoin_np(chores->threads[i], NULL, CLOCK_MONOTONIC, &end) != 0)
+            all = false;
+    if (!all)
+        return false;
     if (chores->event_fd >= 0)
         close(chores->event_fd);
     pthread_cond_destroy(&chores->more);
     pthread_mutex_destroy(&chores->lock);
     free(chores);
+    return true;
 }
 
 void chores_add(struct chores *chores, struct chore *chore)

@@ -4,6 +4,8 @@
 #ifndef SPDLD_BASE_CHORES_H
 #define SPDLD_BASE_CHORES_H
 
+#include <stdbool.h>
+
 struct chores;
 
 /* Embedded in what the chore is about. Borrowed from chores_add until `done` was called. */
@@ -14,8 +16,10 @@ struct chore {
 };
 
 struct chores *chores_create(int threads); /* owned; NULL: no memory or no thread */
-/* Waits for the chore at work, drops the others without calling `done`. */
-void chores_destroy(struct chores *chores);
+/* Waits for the chores at work, up to two seconds, and drops the others without calling `done`.
+ * False: one still works (a storage that hangs), so all that it may use must be left as it is until
+ * the process ends. */
+bool chores_destroy(struct chores *chores);
 
 void chores_add(struct chores *chores, struct chore *chore);
 int chores_fd(const struct chores *chores); /* readable when something is done */

@@ -74,7 +74,9 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
         return err_set(reterr, rc,
                        "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
                        arena_bytes, strerror(-rc),
-                       rc == -ENOSPC ? "; lower fetch.memory, or use shm: memfd" : "");
+                       rc == -ENOSPC    ? "; lower fetch.memory, or use shm: memfd"
+                       : rc == -ENOTSUP ? "; /proc is not mounted, which shm: memfd needs"
+                                        : "");
     struct pipeline_core_params params = {.arena_bytes = arena_bytes,
                                           .memory_bytes = pipeline->memory_limit - arena_bytes,
                                           .fetch_depth = pipeline->fetch_depth,
@@ -148,12 +150,19 @@ void pipeline_destroy(struct pipeline *pipeline)
     loop_remove(pipeline->params.loop, pipeline->chores_source);
     if (pipeline->fetch)
         fetch_close(pipeline->fetch);
-    chores_destroy(pipeline->chores);
+    if (!chores_destroy(pipeline->chores))
+        return; /* a folder is listed that does not answer: it ends with the process */
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
         if (pipeline->streams[i]) {
             sink_destroy(pipeline->streams[i]->sink);
             free(pipeline->streams[i]);
         }
+    while (pipeline->leaving) {
+        struct pipeline_stream *stream = pipeline->leaving;
+        pipeline->leaving = stream->next_waiting;
+        sink_destroy(stream->sink);
+        free(stream);
+    }
     pipeline_dataset_free_all(pipeline);
     pipeline_core_destroy(pipeline->core);
     spdl_shm_segment_destroy(&pipeline->arena);
@@ -188,8 +197,7 @@ static void end_words(struct pipeline *pipeline, const struct pipeline_command *
         snprintf(stream->end_message, sizeof stream->end_message,
                  "after batch %" PRIu64
                  ": its worker died or could not be started again and again; %s",
-                 batches,
-                 pipeline->seats[stream->worker].note);
+                 batches, pipeline->seats[stream->worker].note);
 }
 
 static void end_stream(struct pipeline *pipeline, const struct pipeline_command *command)

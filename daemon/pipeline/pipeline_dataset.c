@@ -144,6 +144,11 @@ void pipeline_dataset_free_all(struct pipeline *pipeline)
 {
     while (pipeline->datasets) {
         struct pipeline_dataset *next = pipeline->datasets->next;
+        while (pipeline->datasets->waiting) {
+            struct pipeline_stream *stream = pipeline->datasets->waiting;
+            pipeline->datasets->waiting = stream->next_waiting;
+            free(stream);
+        }
         dataset_free(pipeline->datasets);
         pipeline->datasets = next;
     }

@@ -51,7 +51,7 @@ struct stream_times {
 struct pipeline_stream {
     struct pipeline *pipeline;
     struct pipeline_dataset *dataset;
-    struct pipeline_stream *next_waiting;
+    struct pipeline_stream *next_waiting; /* for the dataset's list, or of those that leave */
     const struct pipeline_owner *owner;
     void *context;
     enum stream_phase phase;
@@ -119,6 +119,7 @@ struct pipeline {
     uint32_t threads, fetch_depth;
     struct pipeline_dataset *datasets;
     struct pipeline_stream *streams[PIPELINE_STREAMS_MAX]; /* by number */
+    struct pipeline_stream *leaving; /* forgotten, their sinks being destroyed */
     uint32_t stream_count;
     struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
     uint32_t retry_count;                               /* requests with again_ns */

@@ -211,7 +211,8 @@ void pipeline_stream_listed(struct pipeline_stream *stream)
     }
     if (!stream->dataset->source) {
         error = stream->dataset->list_error;
-        refuse(stream, &error, error.code == -ENOMEM ? SPDL_CLASS_RESOURCE : SPDL_CLASS_IO_ERROR);
+        bool is_short = error.code == -ENOMEM || error.code == -EMFILE || error.code == -ENFILE;
+        refuse(stream, &error, is_short ? SPDL_CLASS_RESOURCE : SPDL_CLASS_IO_ERROR);
         return;
     }
     int rc = plan_make(stream, &error);
@@ -338,12 +339,17 @@ static void destroy_work(struct chore *chore)
     struct pipeline_stream *stream =
         (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
     sink_destroy(stream->sink);
+    stream->sink = NULL;
 }
 
 static void destroy_done(struct chore *chore)
 {
     struct pipeline_stream *stream =
         (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
+    struct pipeline_stream **at = &stream->pipeline->leaving;
+    while (*at != stream)
+        at = &(*at)->next_waiting;
+    *at = stream->next_waiting;
     stream_free(stream);
 }
 
@@ -355,5 +361,7 @@ void pipeline_stream_forget(struct pipeline_stream *stream)
     pipeline->seats[stream->worker].streams--;
     stream->chore.work = destroy_work;
     stream->chore.done = destroy_done;
+    stream->next_waiting = pipeline->leaving;
+    pipeline->leaving = stream;
     chores_add(pipeline->chores, &stream->chore);
 }

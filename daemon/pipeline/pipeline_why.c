@@ -78,6 +78,7 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
     const struct pipeline *pipeline = stream->pipeline;
     struct fetch_stats reads;
     fetch_stats(pipeline->fetch, &reads);
+    const struct pipeline_seat *seat = &pipeline->seats[stream->worker];
     double percent = 100 * why->share;
     unsigned cost_us = pipeline_core_cost_ns(pipeline->core, stream->worker) / 1000;
     switch (reason) {
@@ -87,9 +88,11 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
         break;
     case PIPELINE_REASON_OPENING:
         snprintf(why->evidence, sizeof why->evidence,
-                 "%.0f %% of the time its worker was being started; %s", percent,
-                 pipeline->seats[stream->worker].note);
-        snprintf(why->advice, sizeof why->advice, "look at the log for what the worker died of");
+                 "%.0f %% of the time its worker was being started or had not taken it yet%s%s",
+                 percent, seat->note[0] ? "; " : "", seat->note);
+        snprintf(why->advice, sizeof why->advice, "%s",
+                 seat->note[0] ? "look at the log for what the worker died of"
+                               : "look at the worker's process: is it stopped?");
         break;
     case PIPELINE_REASON_RANK:
         snprintf(why->evidence, sizeof why->evidence,
@@ -167,14 +170,18 @@ static void waiting_words(const struct pipeline_stream *stream,
                           const struct pipeline_stream_view *view, char *text, size_t bytes)
 {
     const struct pipeline *pipeline = stream->pipeline;
+    const struct pipeline_seat *seat = &pipeline->seats[stream->worker];
     switch (view->reason) {
     case PIPELINE_REASON_NONE:
         snprintf(text, bytes, "%s", view->ended ? "nothing: it has ended" : "");
         break;
     case PIPELINE_REASON_OPENING:
-        snprintf(text, bytes, "its worker is being started%s%s",
-                 pipeline->seats[stream->worker].note[0] ? ": " : "",
-                 pipeline->seats[stream->worker].note);
+        if (seat->worker && seat->was_ready)
+            snprintf(text, bytes, "its worker (process %d) has not taken it yet",
+                     (int)pipeline_worker_pid(seat->worker));
+        else
+            snprintf(text, bytes, "its worker is being started%s%s", seat->note[0] ? ": " : "",
+                     seat->note);
         break;
     case PIPELINE_REASON_RANK:
         snprintf(text, bytes, "the rank: all %u slots are ready or held", stream->slots);
