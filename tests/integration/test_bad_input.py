@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Bad samples are data: masked, counted and named with the right class, and every other row is right. Bad folders and sizes are refused
 with a sentence that has what, where and the numbers."""
+import json
 import os
 import pathlib
 import shutil
@@ -146,24 +147,32 @@ def test_links_out_of_the_root_are_refused(work):
     equal(sorted(keys), [f"g{i:03d}.jpg" for i in range(GOOD)], "keys")
 
 
+def spoil(folder):
+    """Does to files what happens to files; returns their keys."""
+    (folder / "g040.jpg").unlink()
+    os.truncate(folder / "g044.jpg", 1000)
+    with open(folder / "g048.jpg", "ab") as f:
+        f.write(bytes(100))
+    os.utime(folder / "g052.jpg", (1, 1))
+    (folder / "g056.jpg").unlink()
+    (folder / "g056.jpg").mkdir()
+    return {"g040.jpg", "g044.jpg", "g048.jpg", "g052.jpg", "g056.jpg"}
+
+
 def test_changed_while_running(work):
     """Files removed, cut, replaced and grown after they were listed are named; the other rows stay as they were."""
-    folder = good_folder(work)
-    daemon = work.daemon(work.config(harness.folder_config(folder, more="    order: {shuffle: none}\n    last: partial\n")))
+    folder, out = good_folder(work, count=60), work.path / "out"
+    daemon = work.daemon(work.config(harness.folder_config(folder, more="    order: {shuffle: none}\n    last: partial\n")), "slots=2")
     before = work.pull("p", batch=4, hash=True)
-    victims = {"g004.jpg": "gone", "g008.jpg": "cut", "g012.jpg": "grown", "g016.jpg": "touched", "g020.jpg": "a folder"}
-    (folder / "g004.jpg").unlink()
-    os.truncate(folder / "g008.jpg", 1000)
-    with open(folder / "g012.jpg", "ab") as f:
-        f.write(bytes(100))
-    os.utime(folder / "g016.jpg", (1, 1))
-    (folder / "g020.jpg").unlink()
-    (folder / "g020.jpg").mkdir()
-    after = work.pull("p", batch=4, hash=True)
+    rank = work.start_pull(out, "pull", "p", "--batch", 4, "--hash", "--delay-ms", 30)
+    harness.wait_until(lambda: b"\n" in out.read_bytes(), 10, "the rank prints a line")
+    victims = spoil(folder)  # far behind what two slots have read
+    equal(rank.wait(30), 0, "exit code of the rank")
+    after = [json.loads(line) for line in out.read_text().splitlines()]
     errors = {error["key"]: error["class"] for line in after for error in line["errors"]}
-    equal(set(errors), set(victims), "keys that failed")
-    equal({errors["g008.jpg"], errors["g012.jpg"], errors["g016.jpg"]}, {"CHANGED"}, "cut, grown, touched")
-    check(errors["g004.jpg"] in ("IO_ERROR", "CHANGED") and errors["g020.jpg"] in ("IO_ERROR", "CHANGED"), f"classes {errors}")
+    equal(set(errors), victims, "keys that failed")
+    equal({errors["g044.jpg"], errors["g048.jpg"], errors["g052.jpg"]}, {"CHANGED"}, "cut, grown, touched")
+    check(errors["g040.jpg"] in ("IO_ERROR", "CHANGED") and errors["g056.jpg"] in ("IO_ERROR", "CHANGED"), f"classes {errors}")
     kept = lambda lines: [row for row in harness.rows_of(lines) if row[1] not in victims]  # noqa: E731
     equal(kept(after), kept(before), "rows of the files that did not change")
     check(daemon.process.poll() is None, "the daemon is gone")

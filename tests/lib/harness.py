@@ -83,6 +83,21 @@ def children_of(pid):
     return [child for child in found if is_alive(child)]
 
 
+def describe(pid):
+    """What a process is and what its threads are doing, for messages."""
+    def text(path):
+        try:
+            return pathlib.Path(path).read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            return "?"
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return "gone"
+    return f"{text(f'/proc/{pid}/cmdline')}: " + ", ".join(
+        f"{text(f'/proc/{pid}/task/{t}/comm')} in {text(f'/proc/{pid}/task/{t}/wchan')} {text(f'/proc/{pid}/task/{t}/syscall')[:40]}" for t in threads)
+
+
 def resident_bytes(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -241,7 +256,7 @@ class Work:
         end = time.monotonic() + 8 * PATIENCE  # a private daemon ends 5 s after its last client at the latest
         while reap() and time.monotonic() < end:
             time.sleep(0.01)
-        left = reap()
+        left = {pid: describe(pid) for pid in reap()}
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         check(not left, f"processes were left behind: {left}")
