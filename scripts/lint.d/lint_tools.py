@@ -10,7 +10,7 @@ TIDY = ("-*,bugprone-*,cert-*,clang-analyzer-*,concurrency-*,performance-*,-bugp
         "-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling,-performance-no-int-to-ptr,"
         "-bugprone-narrowing-conversions,-bugprone-implicit-widening-of-multiplication-result,-cert-err34-c,"
         "-bugprone-assignment-in-if-condition,-bugprone-branch-clone,-cert-dcl03-c,-bugprone-signal-handler,-cert-sig30-c,"
-        "-bugprone-not-null-terminated-result")
+        "-bugprone-not-null-terminated-result,-bugprone-misplaced-widening-cast")
 TIDY_FILES_MAX = 40  # in one check; check-slow looks at all
 
 
