@@ -55,9 +55,6 @@ static void folder_take(struct config_reader *reader, const struct config_node *
     if (strstr(source->path, "://"))
         config_complain(reader, node,
                         "a folder that is not local is not supported in this version");
-    else if (strpbrk(source->path, "*?[{"))
-        config_complain(reader, node,
-                        "a pattern of folders is not supported in this version: give one folder");
 }
 
 static void synthetic_take(struct config_reader *reader, const struct config_node *node,

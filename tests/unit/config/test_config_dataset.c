@@ -53,10 +53,6 @@ static void test_wrong_sources(void **state)
         "c.yaml:2:15: source is {folder: PATH} or {synthetic: {samples: N, bytes: B}}");
     BAD("datasets:\n  d: {source: {folder: [a, b]}}",
         "c.yaml:2:24: a list of folders is not supported in this version: give one folder");
-    BAD("datasets:\n  d: {source: {folder: \"a*\"}}",
-        "c.yaml:2:24: a pattern of folders is not supported in this version: give one folder");
-    BAD("datasets:\n  d: {source: {folder: \"a{0..1}\"}}",
-        "c.yaml:2:24: a pattern of folders is not supported in this version: give one folder");
     BAD("datasets:\n  d: {source: {folder: \"s3://b/c\"}}",
         "c.yaml:2:24: a folder that is not local is not supported in this version");
     BAD("datasets:\n  d: {source: {folder: }}", "c.yaml:2:24: folder is a text, not nothing");
