@@ -196,21 +196,33 @@ static int64_t private_step(struct control *control, uint64_t now_ns)
     return -1;
 }
 
-int64_t control_step(struct control *control)
+/* Drops who said nothing for too long. Looks at the sessions only when one may be due: there can be
+ * thousands, and this is called at every turn of the loop. */
+static int64_t silent_step(struct control *control, uint64_t now_ns)
 {
-    uint64_t now_ns = loop_now_ns();
-    int64_t wait_ns = private_step(control, now_ns);
+    if (control->hello_end_ns == 0)
+        return -1;
+    if (now_ns < control->hello_end_ns)
+        return (int64_t)(control->hello_end_ns - now_ns);
+    control->hello_end_ns = 0;
     struct session *next;
     for (struct session *session = control->sessions; session; session = next) {
         next = session->next;
         if (session->greeted || session->fd < 0)
             continue;
         uint64_t end_ns = session->since_ns + CONTROL_HELLO_SECONDS * NS_PER_S;
-        int64_t left = now_ns < end_ns ? (int64_t)(end_ns - now_ns) : 0;
-        if (left == 0)
+        if (end_ns <= now_ns)
             control_session_drop(session, true, "it said nothing for 10 s");
-        else
-            wait_ns = wait_ns < 0 || left < wait_ns ? left : wait_ns;
+        else if (control->hello_end_ns == 0 || end_ns < control->hello_end_ns)
+            control->hello_end_ns = end_ns;
     }
-    return wait_ns;
+    return control->hello_end_ns > 0 ? (int64_t)(control->hello_end_ns - now_ns) : -1;
+}
+
+int64_t control_step(struct control *control)
+{
+    uint64_t now_ns = loop_now_ns();
+    int64_t wait_ns = private_step(control, now_ns);
+    int64_t left_ns = silent_step(control, now_ns);
+    return wait_ns < 0 || (left_ns >= 0 && left_ns < wait_ns) ? left_ns : wait_ns;
 }

@@ -246,21 +246,56 @@ static bool may_use(const struct control *control, uid_t uid)
     return !control->params.is_private || uid == getuid() || uid == 0;
 }
 
+/* Nobody takes the places of the others. NULL: there is one for this peer. */
+static const char *no_place(const struct control *control, const struct ucred *peer)
+{
+    uint32_t of_user = 0, of_process = 0;
+    for (const struct session *session = control->sessions; session; session = session->next) {
+        of_user += session->uid == peer->uid;
+        of_process += session->pid == peer->pid && peer->pid > 0; /* 0: of another container */
+    }
+    return control->session_count >= CONTROL_SESSIONS_MAX  ? "the daemon has too many connections"
+           : of_user >= CONTROL_SESSIONS_OF_USER_MAX       ? "this user has too many connections"
+           : of_process >= CONTROL_SESSIONS_OF_PROCESS_MAX ? "this process has too many connections"
+                                                           : NULL;
+}
+
+/* Says why on a socket that is closed at once. */
+static void turn_away(int fd, const struct ucred *peer, int code, const char *why)
+{
+    char text[128];
+    snprintf(text, sizeof text, "%s", why);
+    log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer->pid,
+             (int)peer->uid, why);
+    Spdl__V1__Error error;
+    spdl__v1__error__init(&error);
+    error.code = code;
+    error.class_number = code == -EACCES ? 0 : SPDL_CLASS_RESOURCE;
+    error.message = text;
+    Spdl__V1__ToClient message;
+    spdl__v1__to_client__init(&message);
+    message.body_case = SPDL__V1__TO_CLIENT__BODY_ERROR;
+    message.error = &error;
+    struct spdl_proto_out out = {.limit = CONTROL_OUT_MAX};
+    if (spdl_proto_queue_to_client(&out, &message, NULL, 0) == 0)
+        spdl_proto_flush(fd, &out); /* it may be gone already */
+    spdl_proto_out_fini(&out);
+    close(fd);
+}
+
 void control_session_accept(struct control *control, int fd)
 {
     struct ucred peer = {0};
     socklen_t bytes = sizeof peer;
-    struct session *session = NULL;
-    if (control->session_count < CONTROL_SESSIONS_MAX &&
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && may_use(control, peer.uid))
-        session = calloc(1, sizeof *session);
+    const char *why = NULL;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || !may_use(control, peer.uid)) {
+        turn_away(fd, &peer, -EACCES, "this daemon serves another user");
+        return;
+    }
+    why = no_place(control, &peer);
+    struct session *session = why ? NULL : calloc(1, sizeof *session);
     if (!session) {
-        log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer.pid,
-                 (int)peer.uid,
-                 control->session_count < CONTROL_SESSIONS_MAX
-                     ? "not this daemon's user, or no memory"
-                     : "too many connections");
-        close(fd);
+        turn_away(fd, &peer, why ? -EMFILE : -ENOMEM, why ? why : "no memory");
         return;
     }
     *session = (struct session){.control = control,
@@ -276,6 +311,8 @@ void control_session_accept(struct control *control, int fd)
         session->next->link = &session->next;
     control->sessions = session;
     control->session_count++;
+    if (control->hello_end_ns == 0)
+        control->hello_end_ns = session->since_ns + CONTROL_HELLO_SECONDS * UINT64_C(1000000000);
     int rc = loop_add(control->params.loop, fd, EPOLLIN, on_socket, session, &session->source);
     if (rc == 0 && session->pid_fd >= 0)
         rc = loop_add(control->params.loop, session->pid_fd, EPOLLIN, on_death, session,

@@ -7,11 +7,13 @@
 
 enum {
     CONTROL_SESSIONS_MAX = 4096,
-    CONTROL_STREAMS_MAX = 64,           /* of one connection */
-    CONTROL_OUT_MAX = 4 << 20,          /* bytes that wait for a client that does not read */
-    CONTROL_HELLO_SECONDS = 10,         /* until a connection has said who it is */
-    CONTROL_PRIVATE_FIRST_SECONDS = 15, /* a private daemon waits so long for its first client */
-    CONTROL_PRIVATE_LINGER_SECONDS = 5  /* and so long after its last */
+    CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
+    CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
+    CONTROL_STREAMS_MAX = 64,              /* of one connection */
+    CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
+    CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
+    CONTROL_PRIVATE_FIRST_SECONDS = 15,    /* a private daemon waits so long for its first client */
+    CONTROL_PRIVATE_LINGER_SECONDS = 5     /* and so long after its last */
 };
 
 struct session;
@@ -50,6 +52,8 @@ struct control {
     struct loop_source *listen_source;
     struct session *sessions;
     uint32_t session_count, connected_count; /* connected: with a socket and greeted */
+    uint64_t hello_end_ns; /* before it nobody can have been silent for too long; 0: nobody is
+                              silent */
     uint64_t start_ns,
         idle_ns; /* idle_ns: since when a private daemon has no client; 0: it has one */
     bool had_client;
