@@ -172,6 +172,8 @@ pure-tests: $(PURE_TESTS)
 $(BUILD)/bare_decode: tests/bench/bare_decode.c | $(BUILD)/have-deps
 	$(call say,CC  )
 	$(Q)$(CC) -O3 -march=native $< -o $@ -ljpeg -lm -lpthread
+.PHONY: bare-decode
+bare-decode: $(BUILD)/bare_decode
 
 .PHONY: demo check check-slow bench lint format
 demo: all

@@ -29,7 +29,7 @@ def rows(args):
 
     def bare(threads):
         program = harness.BUILD / "bare_decode"
-        subprocess.run(["make", "-s", "--no-print-directory", f"BUILD={harness.BUILD}", str(program)], cwd=ROOT, check=True)
+        subprocess.run(["make", "-s", "--no-print-directory", f"BUILD={harness.BUILD}", "bare-decode"], cwd=ROOT, check=True)
         lines = subprocess.run([program, folder, str(1000), str(threads)], capture_output=True, text=True, check=True).stdout.splitlines()
         return next(json.loads(line)["samples_per_cpu_s"] for line in lines if json.loads(line)["bare"] == "train")
 

@@ -227,9 +227,9 @@ def choose_batch(samples):
 def bare_loop(demo):
     """Pictures per CPU second of decode, crop and resize alone, or None where it cannot be measured."""
     program = demo.build / "bare_decode"
-    made = subprocess.run(["make", "-s", "--no-print-directory", f"BUILD={demo.build}", str(program)], cwd=ROOT, capture_output=True, text=True)
+    made = subprocess.run(["make", "-s", "--no-print-directory", f"BUILD={demo.build}", "bare-decode"], cwd=ROOT, capture_output=True, text=True)
     if made.returncode:
-        return None, "this CPU or compiler cannot build it"
+        return None, "it cannot be built here: " + (made.stderr.strip().splitlines() or ["?"])[-1]
     from PIL import Image
     links, count = demo.work / "bare" / "all", 0
     links.mkdir(parents=True)

@@ -21,22 +21,23 @@ def fifty(work):
     return folder
 
 
-def sizes(pids):
-    return {name: (harness.resident_bytes(pid), harness.descriptor_count(pid)) for name, pid in pids.items()}
+def sizes(pids, folder):
+    return {name: (harness.resident_bytes(pid), harness.descriptor_count(pid, folder)) for name, pid in pids.items()}
 
 
 def test_epochs(work):
     if harness.SANITIZED:
         raise harness.Skip("a sanitizer keeps freed memory")
-    daemon = work.daemon(work.config(harness.folder_config(fifty(work))), "threads.decode=2")
+    folder = fifty(work)
+    daemon = work.daemon(work.config(harness.folder_config(folder)), "threads.decode=2")
     out = work.path / "out"
     rank = work.start_pull(out, "pull", "p", "--batch", 10, "--steps", EPOCHS * 5 + 1000000)
     lines = lambda: out.read_bytes().count(b"\n")  # noqa: E731
     wait_until(lambda: lines() >= 20 * 5, 30, "20 epochs")
     pids = {"spdld": daemon.pid, "spdld-worker": daemon.workers()[0] if daemon.workers() else daemon.pid, "spdlctl": rank.pid}
-    before = sizes(pids)
+    before = sizes(pids, folder)
     wait_until(lambda: lines() >= EPOCHS * 5, 300, f"{EPOCHS} epochs")
-    after = sizes(pids)
+    after = sizes(pids, folder)
     for name in pids:
         grown = after[name][0] - before[name][0]
         check(grown < 8 * MIB, f"{name} grew by {grown / MIB:.1f} MiB between epoch 20 and {EPOCHS}")
@@ -44,7 +45,8 @@ def test_epochs(work):
 
 
 def test_streams_opened_and_closed(work):
-    daemon = work.daemon(work.config(harness.folder_config(fifty(work))), "threads.decode=2")
+    folder = fifty(work)
+    daemon = work.daemon(work.config(harness.folder_config(folder)), "threads.decode=2")
 
     def some(count):
         for i in range(count):
@@ -58,12 +60,12 @@ def test_streams_opened_and_closed(work):
     some(20)
     wait_until(quiet, 2, "no stream is left")
     pids = {"spdld": daemon.pid, "spdld-worker": daemon.workers()[0] if daemon.workers() else daemon.pid}
-    before, used = sizes(pids), work.ctl("status").document["memory"]["used"]
+    before, used = sizes(pids, folder), work.ctl("status").document["memory"]["used"]
     some(STREAMS)
     wait_until(quiet, 2, "no stream is left")
-    wait_until(lambda: [n for _, n in sizes(pids).values()] == [n for _, n in before.values()], 2,
-               f"descriptors are as before ({before}; now {sizes(pids)})")
-    after = sizes(pids)
+    wait_until(lambda: [n for _, n in sizes(pids, folder).values()] == [n for _, n in before.values()], 2,
+               f"descriptors are as before ({before}; now {sizes(pids, folder)})")
+    after = sizes(pids, folder)
     for name in pids:
         grown = after[name][0] - before[name][0]
         check(grown < 8 * MIB or harness.SANITIZED, f"{name} grew by {grown / MIB:.1f} MiB over {STREAMS} streams")

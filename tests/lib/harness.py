@@ -102,8 +102,16 @@ def resident_bytes(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def descriptor_count(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+def descriptor_count(pid, but_under=None):
+    """Open descriptors, without those of files under `but_under` (reads in flight come and go)."""
+    count = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+        except OSError:
+            continue
+        count += but_under is None or not target.startswith(str(but_under) + "/")
+    return count
 
 
 class Result:
