@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum args_type { ARGS_FLAG, ARGS_STRING, ARGS_UNSIGNED, ARGS_SECONDS, ARGS_SETS };
+enum args_type { ARGS_FLAG, ARGS_STRING, ARGS_UNSIGNED, ARGS_POSITIVE, ARGS_SECONDS, ARGS_SETS };
 
 enum {
     ARGS_ALL = ~0,
@@ -50,10 +50,10 @@ static const struct args_option args_options[] = {
     {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_STREAM,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,
-     1U << 30, ARGS_STREAM, ARGS_UNSIGNED, 0},
+     1U << 30, ARGS_STREAM, ARGS_POSITIVE, 0},
     {"rank", "R", "rank (default 0)", AT(rank), 0, UINT32_MAX, ARGS_PLACED, ARGS_UNSIGNED, 0},
     {"world", "W", "ranks of the job (default 1)", AT(world), 0, UINT32_MAX, ARGS_PLACED,
-     ARGS_UNSIGNED, 0},
+     ARGS_POSITIVE, 0},
     {"seed", "N", "seed of the order and the draws (default: the dataset's)", AT(seed),
      AT(has_seed), UINT64_MAX, ARGS_STREAM, ARGS_UNSIGNED, 0},
     {"epoch", "N", "epoch to begin with (default 0)", AT(epoch), AT(has_epoch), UINT32_MAX,
@@ -63,7 +63,7 @@ static const struct args_option args_options[] = {
     {"state", "STATE", "begin behind the batch that carried this state", AT(state), 0, 0,
      ARGS_STREAM, ARGS_STRING, 0},
     {"steps", "N", "end after N batches (default: pull with the epoch, bench with its time)",
-     AT(steps), 0, UINT64_MAX, CTL_VERB_PULL | CTL_VERB_BENCH, ARGS_UNSIGNED, 0},
+     AT(steps), 0, UINT64_MAX, CTL_VERB_PULL | CTL_VERB_BENCH, ARGS_POSITIVE, 0},
     {"slots", "N", "batches ready ahead (default: the daemon's setting)", AT(slots), 0, UINT32_MAX,
      ARGS_STREAM, ARGS_UNSIGNED, 0},
     {"on-error", "POLICY", "mask or fail, with ,max_rate=X (default: the dataset's)", AT(on_error),
@@ -82,7 +82,7 @@ static const struct args_option args_options[] = {
     {"seconds", "S", "how long to drain (default 10)", AT(seconds), AT(has_seconds), 0,
      CTL_VERB_BENCH, ARGS_SECONDS, 0},
     {"ranks", "N", "processes that pull, as the ranks of one job (default 1)", AT(ranks), 0,
-     CTL_RANKS_MAX, CTL_VERB_BENCH, ARGS_UNSIGNED, 0},
+     CTL_RANKS_MAX, CTL_VERB_BENCH, ARGS_POSITIVE, 0},
     {"output", "FILE", "the PNG file to write", AT(out), 0, 0, CTL_VERB_PREVIEW, ARGS_STRING, 'o'},
     {"diff", NULL, "only what differs from the defaults", AT(diff), 0, 0, CTL_VERB_CONFIG,
      ARGS_FLAG, 0},
@@ -221,11 +221,13 @@ static int args_store(const struct args_option *option, const char *value,
             return ctl_fail(CTL_EXIT_USAGE, "--%s is empty", option->name);
         memcpy(at, &value, sizeof value);
         break;
-    case ARGS_UNSIGNED: {
-        uint64_t number;
-        if (!ctl_parse_unsigned(value, option->max, &number))
-            return ctl_fail(CTL_EXIT_USAGE, "--%s %s: not a whole number from 0 to %llu",
-                            option->name, value, (unsigned long long)option->max);
+    case ARGS_UNSIGNED:
+    case ARGS_POSITIVE: {
+        uint64_t number, least = option->type == ARGS_POSITIVE;
+        if (!ctl_parse_unsigned(value, option->max, &number) || number < least)
+            return ctl_fail(CTL_EXIT_USAGE, "--%s %s: not a whole number from %llu to %llu",
+                            option->name, value, (unsigned long long)least,
+                            (unsigned long long)option->max);
         memcpy(at, &number, sizeof number);
         break;
     }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/ctl/ctl_font.h"
@@ -195,13 +196,9 @@ void ctl_sheet_text(struct ctl_sheet *sheet, uint32_t tile, const char *key, con
     sheet_line(sheet, second, label, 1, sheet_faint);
 }
 
-int ctl_sheet_write(const struct ctl_sheet *sheet, const char *path)
+static int sheet_put(const struct ctl_sheet *sheet, const char *path)
 {
-    char temporary[4096];
-    int length = snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
-    if (length < 0 || (size_t)length >= sizeof temporary)
-        return -ENAMETOOLONG;
-    FILE *file = fopen(temporary, "wbe");
+    FILE *file = fopen(path, "wbe");
     if (!file)
         return -errno;
     png_image image = {.version = PNG_IMAGE_VERSION,
@@ -211,6 +208,19 @@ int ctl_sheet_write(const struct ctl_sheet *sheet, const char *path)
     int rc = png_image_write_to_stdio(&image, file, 0, sheet->pixels, 0, NULL) ? 0 : -EIO;
     if (fclose(file) != 0 && rc == 0)
         rc = -errno;
+    return rc;
+}
+
+int ctl_sheet_write(const struct ctl_sheet *sheet, const char *path)
+{
+    struct stat there;
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return sheet_put(sheet, path); /* a device, a pipe or a link: it stays what it is */
+    char temporary[4096];
+    int length = snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
+    if (length < 0 || (size_t)length >= sizeof temporary)
+        return -ENAMETOOLONG;
+    int rc = sheet_put(sheet, temporary);
     if (rc == 0 && rename(temporary, path) < 0)
         rc = -errno;
     if (rc < 0)

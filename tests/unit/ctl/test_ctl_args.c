@@ -88,6 +88,10 @@ static void test_refused(void **state)
     refused("pull p --batch", "G is missing");
     refused("pull p --batch 3x", "not a whole number");
     refused("pull p --batch -3", "not a whole number");
+    refused("pull p --batch 0", "from 1 to");
+    refused("pull p --world 0", "from 1 to");
+    refused("pull p --steps 0", "from 1 to");
+    refused("bench p --ranks 0", "from 1 to");
     refused("pull p --batch=", "not a whole number");
     refused("pull p --epoch 4294967296", "not a whole number");
     refused("pull p --seed 18446744073709551616", "not a whole number");

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -216,6 +217,14 @@ static void test_sheet(void **state)
     free(back);
     snprintf(path, sizeof path, "%s/none/sheet.png", folder);
     assert_int_equal(ctl_sheet_write(&sheets[0], path), -ENOENT);
+    snprintf(path, sizeof path, "%s/link.png", folder);
+    assert_int_equal(symlink("aim.png", path), 0); /* what is no plain file stays what it is */
+    assert_int_equal(ctl_sheet_write(&sheets[0], path), 0);
+    struct stat there;
+    assert_int_equal(lstat(path, &there), 0);
+    assert_true(S_ISLNK(there.st_mode));
+    assert_int_equal(stat(path, &there), 0);
+    assert_true(S_ISREG(there.st_mode) && there.st_size > 100);
     ctl_sheet_destroy(&sheets[0]);
     ctl_sheet_destroy(&sheets[1]);
 }
