@@ -12,7 +12,7 @@
 enum {
     CONFIG_DATASETS_MAX = 256,
     CONFIG_NAME_BYTES = 64,
-    CONFIG_PATH_BYTES = 4096,
+    CONFIG_PATH_BYTES = 16384, /* of all paths and patterns of a source, one a line */
     CONFIG_SOCKET_BYTES = 108, /* sun_path */
     CONFIG_COMPLAINTS_MAX = 32,
     CONFIG_SETTINGS_MAX = 32,

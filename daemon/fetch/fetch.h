@@ -17,6 +17,10 @@ struct fetch_request {
     uint64_t bytes;      /* to read; the whole file when it equals file_bytes */
     uint64_t file_bytes; /* size and time the file must have, else class CHANGED */
     int64_t mtime_ns;
+    /* A shard is read again and again: with file >= 0 the engine may keep it open under (owner,
+     * file) until fetch_forget(owner). owner is only compared. */
+    const void *owner;
+    int32_t file;
     uint8_t *into; /* room for `bytes`; borrowed until the result */
 };
 

@@ -19,31 +19,59 @@ enum {
 };
 static const uint64_t NS_PER_MS = 1000000;
 
+/* A read's ticket is that of its row with the number of the span in bits that the core does not
+ * use. */
+enum { SPAN_SHIFT = 16, INDEX_MASK = (1 << SPAN_SHIFT) - 1, SPAN_MASK = 0xff };
+_Static_assert(PIPELINE_OPS_MAX <= INDEX_MASK + 1,
+               "the number of an operation leaves room for that of a span");
+
+static uint64_t ticket_of_row(uint64_t ticket)
+{
+    return ticket & ~((uint64_t)SPAN_MASK << SPAN_SHIFT);
+}
+
 static struct pipeline_request *request_of(struct pipeline *pipeline, uint64_t ticket)
 {
-    return &pipeline->requests[(uint32_t)ticket % PIPELINE_OPS_MAX];
+    return &pipeline->requests[ticket & INDEX_MASK];
+}
+
+/* Gives the read to the engine, or keeps it for later where the engine has enough. */
+static void submit(struct pipeline *pipeline, struct pipeline_read *read, uint64_t now_ns)
+{
+    if (fetch_submit(pipeline->fetch, &read->fetch) == 0)
+        return;
+    read->again_ns = now_ns + NS_PER_MS;
+    pipeline->retry_count++;
 }
 
 void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command)
 {
     struct pipeline_stream *stream = pipeline->streams[command->stream];
     struct source_sample sample;
+    struct pipeline_recipe recipe;
     source_sample(stream->dataset->source, command->id, &sample);
-    uint32_t number = pipeline_row_file(stream, &sample);
-    ASSERT(number < sample.part_count);
-    const struct source_part *part = &sample.parts[number];
+    pipeline_recipe_make(stream, &sample, &recipe);
+    ASSERT(recipe.span_count > 0);
     struct pipeline_request *request = request_of(pipeline, command->ticket);
-    *request = (struct pipeline_request){
-        .fetch = {.ticket = command->ticket,
-                  .root_fd = part->root_fd,
-                  .path = part->path,
-                  .offset = 0,
-                  .bytes = part->bytes,
-                  .file_bytes = part->bytes,
-                  .mtime_ns = part->mtime_ns,
-                  .into = (uint8_t *)pipeline->arena.base + command->blob_offset}};
-    int rc = fetch_submit(pipeline->fetch, &request->fetch);
-    ASSERT(rc == 0); /* the core keeps to the depth */
+    request->left = request->span_count = recipe.span_count;
+    request->worst =
+        (struct fetch_result){.ticket = command->ticket, .class_number = SPDL_CLASS_OK};
+    for (uint32_t i = 0; i < recipe.span_count; i++) {
+        const struct pipeline_span *span = &recipe.spans[i];
+        request->reads[i] =
+            (struct pipeline_read){.fetch = {.ticket = command->ticket | (uint64_t)i << SPAN_SHIFT,
+                                             .root_fd = span->file->root_fd,
+                                             .path = span->file->path,
+                                             .offset = span->offset,
+                                             .bytes = span->bytes,
+                                             .file_bytes = span->file->file_bytes,
+                                             .mtime_ns = span->file->mtime_ns,
+                                             .owner = stream->dataset->source,
+                                             .file = span->file->file,
+                                             .into = (uint8_t *)pipeline->arena.base +
+                                                     command->blob_offset + span->blob_at}};
+        submit(pipeline, &request->reads[i], 0);
+    }
 }
 
 static bool is_shortage(const struct fetch_result *result)
@@ -62,12 +90,11 @@ static bool is_outage(const struct fetch_result *result)
 }
 
 /* True when the read is to be tried again; the time is then set. */
-static bool pause_before(struct pipeline_request *request, const struct fetch_result *result,
+static bool pause_before(struct pipeline_read *request, const struct fetch_result *result,
                          uint64_t now_ns)
 {
     if (request->tries == 0)
         request->first_ns = now_ns;
-    request->code = result->code;
     uint64_t pause_ms = RESOURCE_PAUSE_MS;
     if (is_shortage(result)) {
         if (now_ns - request->first_ns > RESOURCE_SECONDS * 1000 * NS_PER_MS)
@@ -93,10 +120,10 @@ static void fault_words(const struct fetch_result *result, char *text, size_t by
 }
 
 static void stream_fails(struct pipeline *pipeline, struct pipeline_stream *stream,
-                         const struct pipeline_request *request, const struct fetch_result *result)
+                         const struct pipeline_read *read, const struct fetch_result *result)
 {
     snprintf(stream->end_message, sizeof stream->end_message, "reading %s failed %u times: %s",
-             request->fetch.path, request->tries + 1, strerror(-result->code));
+             read->fetch.path, read->tries + 1, strerror(-result->code));
     log_line(LOG_LEVEL_ERROR, "dataset %s: %s", stream->dataset->config.name, stream->end_message);
     struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
                                    .stream = stream->number,
@@ -106,9 +133,10 @@ static void stream_fails(struct pipeline *pipeline, struct pipeline_stream *stre
     pipeline_core_feed(pipeline->core, &event, NULL);
 }
 
-static void finish(struct pipeline *pipeline, const struct pipeline_request *request,
-                   const struct fetch_result *result)
+/* All spans of the row are there, or cannot be. */
+static void finish(struct pipeline *pipeline, const struct pipeline_request *request)
 {
+    const struct fetch_result *result = &request->worst;
     struct pipeline_event event = {.kind = PIPELINE_EVENT_FETCHED,
                                    .ticket = result->ticket,
                                    .class_number = (enum spdl_class)result->class_number};
@@ -126,24 +154,34 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
     sink_note(stream->sink, ref.slot, ref.row, &note);
     if (stream->faults_logged++ < FAULTS_LOGGED_MAX)
         log_line(LOG_LEVEL_WARNING, "dataset %s: %s: %s: %s", stream->dataset->config.name,
-                 request->fetch.path, spdl_class_name(result->class_number), words);
+                 request->path, spdl_class_name(result->class_number), words);
 }
 
 static void take_one(struct pipeline *pipeline, const struct fetch_result *result)
 {
     struct pipeline_request *request = request_of(pipeline, result->ticket);
+    uint32_t span = (uint32_t)(result->ticket >> SPAN_SHIFT) & SPAN_MASK;
+    ASSERT(span < request->span_count && request->left > 0);
+    struct pipeline_read *read = &request->reads[span];
     if (is_outage(result)) {
         struct pipeline_row_ref ref;
         bool wanted =
-            pipeline_core_ticket_ref(pipeline->core, result->ticket, &ref) == 0 && !ref.orphan;
-        if (wanted && pause_before(request, result, loop_now_ns())) {
+            pipeline_core_ticket_ref(pipeline->core, ticket_of_row(result->ticket), &ref) == 0 &&
+            !ref.orphan;
+        if (wanted && pause_before(read, result, loop_now_ns())) {
             pipeline->retry_count++;
             return;
         }
         if (wanted)
-            stream_fails(pipeline, pipeline->streams[ref.stream], request, result);
+            stream_fails(pipeline, pipeline->streams[ref.stream], read, result);
     }
-    finish(pipeline, request, result);
+    if (request->worst.class_number == SPDL_CLASS_OK && result->class_number != SPDL_CLASS_OK) {
+        request->worst.class_number = result->class_number;
+        request->worst.code = result->code;
+        request->path = read->fetch.path;
+    }
+    if (--request->left == 0)
+        finish(pipeline, request);
 }
 
 void pipeline_fetch_take(struct pipeline *pipeline)
@@ -155,22 +193,27 @@ void pipeline_fetch_take(struct pipeline *pipeline)
             take_one(pipeline, &results[i]);
 }
 
+static int64_t read_again(struct pipeline *pipeline, struct pipeline_read *read, uint64_t now_ns)
+{
+    if (read->again_ns > now_ns)
+        return (int64_t)(read->again_ns - now_ns);
+    read->again_ns = 0;
+    pipeline->retry_count--;
+    submit(pipeline, read, now_ns);
+    return read->again_ns ? (int64_t)NS_PER_MS : -1;
+}
+
 int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns)
 {
     int64_t wait_ns = -1;
     for (uint32_t i = 0; pipeline->retry_count > 0 && i < PIPELINE_OPS_MAX; i++) {
         struct pipeline_request *request = &pipeline->requests[i];
-        if (request->again_ns == 0)
-            continue;
-        if (request->again_ns > now_ns) {
-            int64_t left = (int64_t)(request->again_ns - now_ns);
-            wait_ns = wait_ns < 0 || left < wait_ns ? left : wait_ns;
-            continue;
+        for (uint32_t r = 0; request->left > 0 && r < request->span_count; r++) {
+            if (request->reads[r].again_ns == 0)
+                continue;
+            int64_t left_ns = read_again(pipeline, &request->reads[r], now_ns);
+            wait_ns = wait_ns < 0 || (left_ns >= 0 && left_ns < wait_ns) ? left_ns : wait_ns;
         }
-        request->again_ns = 0;
-        pipeline->retry_count--;
-        int rc = fetch_submit(pipeline->fetch, &request->fetch);
-        ASSERT(rc == 0); /* its place in the depth was kept */
     }
     return wait_ns;
 }

@@ -2,7 +2,6 @@
  * told about it. Conductor role; no allocation. */
 #include <string.h>
 
-#include "base/assert.h"
 #include "pipeline/pipeline_state.h"
 
 static uint64_t sample_at(struct pipeline_stream *stream, uint32_t epoch, uint64_t position)
@@ -17,52 +16,18 @@ static uint64_t sample_at(struct pipeline_stream *stream, uint32_t epoch, uint64
     return plan_permutation_at(&stream->permutation[half], position);
 }
 
-/* The part that a field is made from: the first name of `from` that the sample has; part_count when
- * it has none. */
-static uint32_t part_of(const struct field_spec *field, const struct source_sample *sample)
-{
-    for (uint32_t n = 0; n < field->from_count; n++)
-        for (uint32_t p = 0; p < sample->part_count; p++)
-            if (strcmp(field->from[n], sample->parts[p].name) == 0)
-                return p;
-    return sample->part_count;
-}
-
-uint32_t pipeline_row_file(const struct pipeline_stream *stream, const struct source_sample *sample)
-{
-    for (uint32_t f = 0; f < stream->dataset->field_count; f++) {
-        uint32_t part = part_of(&stream->dataset->fields[f], sample);
-        if (part < sample->part_count && sample->parts[part].kind == SOURCE_PART_FILE)
-            return part;
-    }
-    return UINT32_MAX;
-}
-
 void pipeline_row_lookup(void *context, uint32_t number, uint32_t epoch, uint64_t position,
                          struct pipeline_sample *ret_sample)
 {
     struct pipeline *pipeline = context;
     struct pipeline_stream *stream = pipeline->streams[number];
     struct source_sample sample;
-    *ret_sample = (struct pipeline_sample){.id = sample_at(stream, epoch, position)};
-    source_sample(stream->dataset->source, ret_sample->id, &sample);
-    for (uint32_t f = 0; f < stream->dataset->field_count; f++) {
-        uint32_t part = part_of(&stream->dataset->fields[f], &sample);
-        if (part == sample.part_count) {
-            ret_sample->class_number = SPDL_CLASS_INCOMPLETE;
-            return;
-        }
-        if (sample.parts[part].kind != SOURCE_PART_FILE)
-            continue;
-        uint64_t bytes = sample.parts[part].bytes;
-        if (bytes > pipeline->params.config->max_sample_bytes) {
-            ret_sample->class_number = SPDL_CLASS_LIMIT;
-            return;
-        }
-        ret_sample->blob_bytes =
-            bytes > 0 ? bytes
-                      : 1; /* an empty file is opened too: it may be missing or filled by now */
-    }
+    struct pipeline_recipe recipe;
+    uint64_t id = sample_at(stream, epoch, position);
+    source_sample(stream->dataset->source, id, &sample);
+    pipeline_recipe_make(stream, &sample, &recipe);
+    *ret_sample = (struct pipeline_sample){
+        .id = id, .blob_bytes = recipe.blob_bytes, .class_number = recipe.class_number};
 }
 
 void pipeline_row_command(const struct pipeline_stream *stream,
@@ -70,35 +35,34 @@ void pipeline_row_command(const struct pipeline_stream *stream,
                           struct spdl_work_command *ret_work)
 {
     struct source_sample sample;
+    struct pipeline_recipe recipe;
     source_sample(stream->dataset->source, command->id, &sample);
+    pipeline_recipe_make(stream, &sample, &recipe);
     *ret_work = (struct spdl_work_command){.ticket = command->ticket,
                                            .position = command->position,
                                            .epoch = command->epoch,
                                            .dest_count = 1,
-                                           .part_count = (uint8_t)sample.part_count};
-    ASSERT(sample.part_count <= SPDL_WORK_PARTS_MAX);
+                                           .part_count = (uint8_t)recipe.part_count};
     ret_work->dests[0] = (struct spdl_work_dest){
         .stream = stream->number, .slot = command->slot, .row = command->row};
-    for (uint32_t p = 0; p < sample.part_count; p++) {
+    for (uint32_t p = 0; p < recipe.part_count; p++) {
+        const struct source_part *from = recipe.parts[p];
         struct spdl_work_part *to = &ret_work->parts[p];
-        switch ((enum source_part_kind)sample.parts[p].kind) {
+        switch ((enum source_part_kind)from->kind) {
         case SOURCE_PART_FILE:
-            *to = (struct spdl_work_part){SPDL_WORK_PART_BLOB, 0, command->blob_offset,
-                                          command->blob_bytes};
+            *to = (struct spdl_work_part){SPDL_WORK_PART_BLOB, 0,
+                                          command->blob_offset + recipe.blob_at[p], from->bytes};
             break;
         case SOURCE_PART_INTEGER:
-            *to = (struct spdl_work_part){SPDL_WORK_PART_INTEGER, 0,
-                                          (uint64_t)sample.parts[p].value, 0};
+            *to = (struct spdl_work_part){SPDL_WORK_PART_INTEGER, 0, (uint64_t)from->value, 0};
             break;
         case SOURCE_PART_MADE_UP:
-            *to = (struct spdl_work_part){SPDL_WORK_PART_MADE_UP, 0, command->id,
-                                          sample.parts[p].bytes};
+            *to = (struct spdl_work_part){SPDL_WORK_PART_MADE_UP, 0, command->id, from->bytes};
             break;
         }
     }
     memset(ret_work->field_part, SPDL_WORK_NO_PART, sizeof ret_work->field_part);
-    for (uint32_t f = 0; f < stream->dataset->field_count; f++)
-        ret_work->field_part[f] = (uint8_t)part_of(&stream->dataset->fields[f], &sample);
+    memcpy(ret_work->field_part, recipe.field_part, stream->dataset->field_count);
 }
 
 /* Words for a failure that was seen before anything was read. */

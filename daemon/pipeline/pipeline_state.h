@@ -87,11 +87,36 @@ struct pipeline_stream {
     char last_state[PLAN_STATE_TEXT_BYTES];
 };
 
-struct pipeline_request { /* a fetch that the core asked for */
+/* What a row is made from: the parts that its fields need, and the ranges of files that hold them.
+ */
+struct pipeline_span {
+    const struct source_part
+        *file;              /* any part of the span: root, path, size and time of its file */
+    uint64_t offset, bytes; /* in the file */
+    uint64_t blob_at;       /* in the row's blob */
+};
+struct pipeline_recipe {
+    enum spdl_class class_number; /* not OK: it cannot be made */
+    uint64_t blob_bytes;          /* 0: nothing is read */
+    uint32_t part_count, span_count;
+    const struct source_part *parts[SPDL_WORK_PARTS_MAX];
+    uint64_t blob_at[SPDL_WORK_PARTS_MAX]; /* FILE: where the part is in the blob */
+    uint8_t field_part[FIELD_MAX];         /* which of the parts each field is made from */
+    struct pipeline_span spans[SPDL_WORK_PARTS_MAX];
+};
+
+struct pipeline_read { /* of one span */
     struct fetch_request fetch;
     uint32_t tries;
-    uint64_t first_ns, again_ns; /* again_ns: when it is tried again; 0: it is at work */
-    int code;                    /* of the last try */
+    uint64_t first_ns, again_ns; /* again_ns: when it is tried again; 0: it is at work, or done */
+};
+struct pipeline_request { /* a fetch that the core asked for */
+    uint32_t left;        /* spans that are not done */
+    uint32_t span_count;
+    struct fetch_result
+        worst;        /* what the row ends with: OK, or the fault of the first span that has one */
+    const char *path; /* of that span */
+    struct pipeline_read reads[SPDL_WORK_PARTS_MAX];
 };
 
 struct pipeline_seat { /* a place for a worker: one user's */
@@ -122,7 +147,7 @@ struct pipeline {
     struct pipeline_stream *leaving; /* forgotten, their sinks being destroyed */
     uint32_t stream_count;
     struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
-    uint32_t retry_count;                               /* requests with again_ns */
+    uint32_t retry_count;                               /* reads with again_ns */
     struct pipeline_seat seats[PIPELINE_WORKERS_MAX];
     uint64_t worker_restarts;
     uint64_t counted_ns; /* when times were last counted */
@@ -141,12 +166,13 @@ void pipeline_stream_listed(struct pipeline_stream *stream);
 void pipeline_stream_forget(
     struct pipeline_stream *stream); /* the core forgot it: its memory goes */
 
-/* pipeline_row.c: what a sample of a stream is made from */
+/* pipeline_recipe.c. The recipe points into the sample. */
+void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,
+                          struct pipeline_recipe *ret_recipe);
+
+/* pipeline_row.c: what stands where, and what worker and rank are told of it */
 void pipeline_row_lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
                          struct pipeline_sample *ret_sample);
-/* Number of the sample's part that is a file some field needs; UINT32_MAX: none. */
-uint32_t pipeline_row_file(const struct pipeline_stream *stream,
-                           const struct source_sample *sample);
 void pipeline_row_command(const struct pipeline_stream *stream,
                           const struct pipeline_command *command,
                           struct spdl_work_command *ret_work);

@@ -54,6 +54,17 @@ void source_sample(const struct source *source, uint64_t id, struct source_sampl
     source->ops->sample(source, id, ret_sample);
 }
 
+const uint64_t *source_shards(const struct source *source)
+{
+    return source->ops->shards ? source->ops->shards(source) : NULL;
+}
+
+void source_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault)
+{
+    ASSERT(index < source->counts.broken && source->ops->fault);
+    source->ops->fault(source, index, ret_fault);
+}
+
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)
 {
     return source->ops->part_names(source, names, max);

@@ -10,23 +10,27 @@
 #include "item/field.h"
 
 enum {
-    SOURCE_PARTS_MAX = 4,
+    SOURCE_PARTS_MAX = 16,  /* of a sample */
+    SOURCE_FILE_ALONE = -1, /* `file` of a part that is a file of its own */
     SOURCE_KIND_BYTES = 16,
-    SOURCE_PATH_BYTES = 4096,
+    SOURCE_PATH_BYTES = 16384, /* of all paths and patterns of a source */
+    SOURCE_INDEX_DIR_BYTES = 4096,
     SOURCE_KEY_BYTES = 1024
 };
 
 /* What the configuration says. */
 struct source_spec {
     char kind[SOURCE_KIND_BYTES]; /* folder synthetic */
-    char path[SOURCE_PATH_BYTES]; /* folder: absolute, or relative to the daemon's working directory
-                                   */
-    uint64_t samples;             /* synthetic */
+    /* folder: one path; the others: paths and patterns, one a line. Absolute, or relative to the
+     * daemon's working directory. */
+    char path[SOURCE_PATH_BYTES];
+    char index_dir[SOURCE_INDEX_DIR_BYTES]; /* where indexes are kept; "": they are not */
+    uint64_t samples;                       /* synthetic */
     uint64_t bytes;
 };
 
 enum source_part_kind {
-    SOURCE_PART_FILE = 1,    /* a whole file */
+    SOURCE_PART_FILE = 1,    /* a range of a file, often all of it */
     SOURCE_PART_INTEGER = 2, /* the number `value` */
     SOURCE_PART_MADE_UP = 3  /* `bytes` made from the sample's id */
 };
@@ -35,10 +39,13 @@ struct source_part {
     uint32_t kind;
     const char *name; /* lower case: jpg cls bin; borrowed from the source */
     int64_t value;
-    int root_fd;      /* FILE: folder that the path is under; borrowed */
-    const char *path; /* FILE: relative to root_fd; borrowed */
-    uint64_t bytes;   /* FILE: size when listed */
-    int64_t mtime_ns; /* FILE: time of change when listed */
+    int root_fd;         /* FILE: folder that the path is under; borrowed */
+    const char *path;    /* FILE: relative to root_fd; borrowed */
+    int32_t file;        /* FILE: number of the shard in the source, or SOURCE_FILE_ALONE */
+    uint64_t offset;     /* FILE: where the part begins */
+    uint64_t bytes;      /* FILE, MADE_UP: of the part */
+    uint64_t file_bytes; /* FILE: size of the whole file when listed */
+    int64_t mtime_ns;    /* FILE: time of change when listed */
 };
 
 struct source_sample {
@@ -62,7 +69,10 @@ struct source_counts {
     uint64_t empty_classes;
     uint64_t largest_bytes; /* of a single part */
     uint32_t longest_key_bytes;
-    char note[256]; /* first thing worth a warning, with its path; "" when there is none */
+    uint64_t
+        broken; /* samples left out because the file that holds them is damaged: source_fault */
+    uint32_t shards; /* files that hold samples; 1 where there is no such thing */
+    char note[256];  /* first thing worth a warning, with its path; "" when there is none */
 };
 
 /* Lists the source. Returned owned: source_close. Errors: -ENOENT, -EACCES, -ENOTDIR, -ENODATA (no
@@ -79,6 +89,21 @@ void source_id(const struct source *source, uint64_t *ret_high, uint64_t *ret_lo
 /* Sample `id` < samples. */
 void source_sample(const struct source *source, uint64_t id, struct source_sample *ret_sample);
 
+/* Number of the first sample of each shard, source_counts()->shards of them, ascending; borrowed.
+ * NULL: one shard that begins with sample 0. */
+const uint64_t *source_shards(const struct source *source);
+
+/* One of the samples that were left out, number `index` < source_counts()->broken. */
+struct source_fault {
+    const char *path;      /* of the shard; borrowed */
+    uint64_t offset;       /* in it */
+    uint32_t class_number; /* enum spdl_class: DUPLICATE INCOMPLETE TRUNCATED CORRUPT UNSUPPORTED */
+    const char *key;       /* borrowed; "" where not known */
+    uint32_t key_bytes;
+    const char *message; /* borrowed */
+};
+void source_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault);
+
 /* Names of the parts that the source's samples can have, for "without preset and fields every part
  * comes raw under its own name". Returns how many, at most `max`; names are borrowed. */
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max);
@@ -90,6 +115,9 @@ struct source_ops {
     void (*close)(struct source *source);
     void (*sample)(const struct source *source, uint64_t id, struct source_sample *ret_sample);
     uint32_t (*part_names)(const struct source *source, const char **names, uint32_t max);
+    const uint64_t *(*shards)(const struct source *source); /* optional */
+    void (*fault)(const struct source *source, uint64_t index,
+                  struct source_fault *ret_fault); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

@@ -225,7 +225,9 @@ static void folder_sample(const struct source *source, uint64_t id,
                                                 .name = source_extension_name(entry->extension),
                                                 .root_fd = folder->root_fd,
                                                 .path = path,
+                                                .file = SOURCE_FILE_ALONE,
                                                 .bytes = entry->bytes,
+                                                .file_bytes = entry->bytes,
                                                 .mtime_ns = entry->mtime_ns};
     ret_sample->parts[1] = (struct source_part){
         .kind = SOURCE_PART_INTEGER, .name = "cls", .value = entry->class_number, .root_fd = -1};
