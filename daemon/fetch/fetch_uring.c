@@ -505,6 +505,25 @@ static int restrict_ring(struct fetch_uring *uring, struct err *reterr)
     return 0;
 }
 
+/* Sends one request and takes its answer: a seccomp filter can allow a ring to be made and refuse
+ * its use. Cancelling what is not there is an operation that the ring takes and that does nothing.
+ */
+static int try_ring(struct fetch_uring *uring, struct err *reterr)
+{
+    enum { TRIES = 8 }; /* of waits that are interrupted */
+    struct io_uring_cqe *cqe = NULL;
+    io_uring_prep_cancel64(next_sqe(uring), UINT64_MAX, 0);
+    int rc = -EINTR;
+    for (int i = 0; i < TRIES && rc == -EINTR; i++)
+        rc = io_uring_submit_and_wait(&uring->ring, 1);
+    if (rc >= 0)
+        rc = io_uring_peek_cqe(&uring->ring, &cqe);
+    if (rc < 0)
+        return err_set(reterr, rc, "io_uring_enter: %s (see seccomp)", strerror(-rc));
+    io_uring_cqe_seen(&uring->ring, cqe);
+    return 0;
+}
+
 static void *uring_thread(void *argument)
 {
     struct fetch_uring *uring = argument;
@@ -514,6 +533,8 @@ static void *uring_thread(void *argument)
     bool ring = rc == 0;
     if (ring)
         rc = restrict_ring(uring, &err);
+    if (rc == 0)
+        rc = try_ring(uring, &err);
     fetch_fetcher_started(&uring->fetcher, rc, &err);
     if (rc == 0) {
         fetch_until_stopped(uring);

@@ -74,9 +74,10 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
         return err_set(reterr, rc,
                        "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
                        arena_bytes, strerror(-rc),
-                       rc == -ENOSPC    ? "; lower fetch.memory, or use shm: memfd"
-                       : rc == -ENOTSUP ? "; /proc is not mounted, which shm: memfd needs"
-                                        : "");
+                       rc == -ENOSPC ? "; lower fetch.memory, or use shm: memfd"
+                       : rc == -ENOTSUP && config->shm == CONFIG_SHM_MEMFD
+                           ? "; /proc is not mounted, which shm: memfd needs"
+                           : "");
     struct pipeline_core_params params = {.arena_bytes = arena_bytes,
                                           .memory_bytes = pipeline->memory_limit - arena_bytes,
                                           .fetch_depth = pipeline->fetch_depth,
@@ -200,6 +201,12 @@ static void end_words(struct pipeline *pipeline, const struct pipeline_command *
                  batches, pipeline->seats[stream->worker].note);
 }
 
+static bool is_shortage(int code)
+{
+    return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -EAGAIN ||
+           code == -ENOSPC;
+}
+
 static void end_stream(struct pipeline *pipeline, const struct pipeline_command *command)
 {
     struct pipeline_stream *stream = pipeline->streams[command->stream];
@@ -209,8 +216,13 @@ static void end_stream(struct pipeline *pipeline, const struct pipeline_command 
     pipeline_core_stream(pipeline->core, command->stream, &view);
     if (command->code != 0 && !stream->end_message[0])
         end_words(pipeline, command, view.published);
-    stream->owner->ended(stream->context, view.published, command->code, command->class_number,
-                         stream->end_message);
+    int code = command->code;
+    enum spdl_class class_number = command->class_number;
+    if (code == -ECHILD && is_shortage(pipeline->seats[stream->worker].start_code)) {
+        code = pipeline->seats[stream->worker].start_code;
+        class_number = SPDL_CLASS_RESOURCE;
+    }
+    stream->owner->ended(stream->context, view.published, code, class_number, stream->end_message);
 }
 
 static void carry_out(struct pipeline *pipeline, const struct pipeline_command *command)

@@ -184,8 +184,10 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
     struct err error;
     seat->was_ready = false;
     seat->dead = false;
+    seat->start_code = 0;
     if (pipeline_worker_start(&params, &seat->worker, &error) < 0) {
         seat->worker = NULL;
+        seat->start_code = error.code;
         snprintf(seat->note, sizeof seat->note, "%.150s", error.text);
         log_line(LOG_LEVEL_ERROR, "a worker could not be started: %s", error.text);
         later(seat, now_ns);

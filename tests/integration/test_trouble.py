@@ -1,10 +1,16 @@
 #!/usr/bin/python3
 """Trouble around the daemon: a process that takes every connection, workers that cannot start or are stopped, storage that does not answer
 at the end, things that stand where the socket should be. Each has an end and a sentence that is true."""
+import ctypes
+import errno
+import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
+import struct
+import subprocess
 import sys
 import time
 
@@ -99,7 +105,6 @@ def test_a_stopped_worker_is_named(work):
     finally:
         os.kill(worker, signal.SIGCONT)
     equal(rank.wait(60 * harness.PATIENCE), 0, "exit code of the rank that waited")
-    import json
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     equal(harness.without_waits(lines), harness.without_waits(reference), "its lines")
 
@@ -142,9 +147,7 @@ def test_descriptors_that_are_few(work):
     """With 64 descriptors everything works; with hardly any the refusal is one of means, with its reason."""
     config = work.config(harness.folder_config(harness.photos(300)))
     reference = work.pull("p", batch=16, hash=True, config=config)
-    import resource
-    import subprocess
-    for limit, codes in ((64, (0,)), (40, (0,)), (28, (0, 4)), (24, (0, 1, 4)), (8, (1, 4))):
+    for limit, codes in ((64, (0,)), (40, (0,)), (8, (1, 4)), *(((28, (0, 4)), (24, (0, 4))) if harness.SLOW else ())):
         call = work.command("pull", "p", "--batch", 16, "--hash", config=config)
         r = subprocess.run(call, capture_output=True, text=True, timeout=60 * harness.PATIENCE, env=work.environment(), stdin=subprocess.DEVNULL,
                            preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
@@ -154,6 +157,45 @@ def test_descriptors_that_are_few(work):
             equal(harness.without_waits(lines), harness.without_waits(reference), f"lines with {limit} descriptors")
         else:
             check("open files" in r.stderr or "descriptor" in r.stderr, f"{limit} descriptors: {r.stderr[-300:]!r}")
+
+
+def refuse_calls(numbers, code):
+    """What a child does before it begins: these system calls fail with `code` from then on."""
+    filters = [(0x20, 0, 0, 0)]  # load the number of the call
+    for number in numbers:
+        filters += [(0x15, 0, 1, number), (0x06, 0, 0, 0x00050000 | code)]  # equal: fail
+    filters.append((0x06, 0, 0, 0x7FFF0000))  # all others: allow
+    code_bytes = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *f) for f in filters))
+    program = ctypes.create_string_buffer(struct.pack("<H6xQ", len(filters), ctypes.addressof(code_bytes)))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def before():
+        if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "seccomp")
+    before.kept = code_bytes  # the program points into it
+    return before
+
+
+def test_io_uring_that_is_refused(work):
+    """Whichever of its calls is refused: the pool reads the same, one line of the log says why, and who insists is told."""
+    config = work.config(harness.folder_config(harness.photos(300)))
+    reference = harness.without_waits(work.pull("p", batch=16, steps=6, hash=True, config=config))
+    for call, number in (("io_uring_setup", 425), ("io_uring_enter", 426), ("io_uring", 427)):
+        for code in (errno.EPERM, errno.ENOSYS):
+            for sets, wanted in ((), 0), (("fetch.engine=uring",), None):
+                (work.path / "private.log").unlink(missing_ok=True)
+                words = work.command("pull", "p", "--batch", 16, "--steps", 6, "--hash", config=config, sets=sets)
+                r = subprocess.run(words, capture_output=True, text=True, timeout=60 * harness.PATIENCE, env=work.environment(),
+                                   stdin=subprocess.DEVNULL, preexec_fn=refuse_calls([number], code))
+                what = f"{call} refused with {errno.errorcode[code]} {sets}"
+                if wanted == 0:
+                    equal(r.returncode, 0, f"{what}: exit code ({r.stderr[-300:]})")
+                    equal(harness.without_waits(harness.Result(0, r.stdout, "").lines), reference, f"{what}: lines")
+                    log = (work.path / "private.log").read_text()
+                    equal([line for line in log.splitlines() if "pool" in line and call in line][1:], [], f"{what}: more lines of the log")
+                    check("pool" in log and call in log, f"{what}: the log is {log!r}")
+                else:
+                    check(r.returncode in (1, 4) and call in r.stderr, f"{what}: exit {r.returncode}, {r.stderr[-300:]!r}")
 
 
 if __name__ == "__main__":
