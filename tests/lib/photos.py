@@ -54,7 +54,8 @@ def make(folder, count=400):
         for number in range(CLASSES):
             os.makedirs(f"{part}/class{number:02d}")
         jobs = [(part, path, range(k, count, len(wallpapers))) for k, path in enumerate(wallpapers)]
-        with multiprocessing.get_context("spawn").Pool() as pool:
+        # fork: a spawning pool leaves a process of its own behind, and tests count what stays
+        with multiprocessing.get_context("fork").Pool() as pool:
             pool.map(make_share, jobs, chunksize=1)
         os.rename(part, folder)
     return folder
