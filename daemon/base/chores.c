@@ -15,12 +15,13 @@ struct list {
 };
 
 struct chores {
-    pthread_mutex_t lock; /* guards waiting, finished, stopped; leaf rank */
-    pthread_cond_t more;
+    pthread_mutex_t lock; /* guards waiting, finished, stopped, running; leaf rank */
+    pthread_cond_t more;  /* work, or the end of it */
+    pthread_cond_t ended; /* a thread ended */
     struct list waiting, finished;
     bool stopped;
     int event_fd;
-    int thread_count;
+    int thread_count, running;
     pthread_t threads[THREADS_MAX];
 };
 
@@ -60,6 +61,8 @@ static void *run(void *argument)
         ssize_t ignored = write(chores->event_fd, &one, sizeof one); /* full: readable already */
         (void)ignored;
     }
+    chores->running--;
+    pthread_cond_signal(&chores->ended);
     pthread_mutex_unlock(&chores->lock);
     return NULL;
 }
@@ -71,13 +74,17 @@ struct chores *chores_create(int threads)
         return NULL;
     pthread_mutex_init(&chores->lock, NULL);
     pthread_cond_init(&chores->more, NULL);
+    pthread_cond_init(&chores->ended, NULL);
     chores->waiting.end = &chores->waiting.first;
     chores->finished.end = &chores->finished.first;
     chores->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_lock(&chores->lock);
     while (chores->event_fd >= 0 && chores->thread_count < threads &&
            chores->thread_count < THREADS_MAX &&
            pthread_create(&chores->threads[chores->thread_count], NULL, run, chores) == 0)
         chores->thread_count++;
+    chores->running = chores->thread_count;
+    pthread_mutex_unlock(&chores->lock);
     if (chores->thread_count == 0) {
         chores_destroy(chores);
         return NULL;
@@ -89,22 +96,25 @@ bool chores_destroy(struct chores *chores)
 {
     if (!chores)
         return true;
-    pthread_mutex_lock(&chores->lock);
-    chores->stopped = true;
-    pthread_cond_broadcast(&chores->more);
-    pthread_mutex_unlock(&chores->lock);
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += END_SECONDS;
-    bool all = true;
-    for (int i = 0; i < chores->thread_count; i++)
-        if (pthread_clockjoin_np(chores->threads[i], NULL, CLOCK_MONOTONIC, &end) != 0)
-            all = false;
+    int rc = 0;
+    pthread_mutex_lock(&chores->lock);
+    chores->stopped = true;
+    pthread_cond_broadcast(&chores->more);
+    while (chores->running > 0 && rc == 0)
+        rc = pthread_cond_clockwait(&chores->ended, &chores->lock, CLOCK_MONOTONIC, &end);
+    bool all = chores->running == 0;
+    pthread_mutex_unlock(&chores->lock);
     if (!all)
         return false;
+    for (int i = 0; i < chores->thread_count; i++)
+        pthread_join(chores->threads[i], NULL);
     if (chores->event_fd >= 0)
         close(chores->event_fd);
     pthread_cond_destroy(&chores->more);
+    pthread_cond_destroy(&chores->ended);
     pthread_mutex_destroy(&chores->lock);
     free(chores);
     return true;
