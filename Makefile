@@ -11,7 +11,7 @@ SHELL := /bin/sh
 VERSION := 0.1.0
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
-say = $(if $(filter 1,$(V)),,@echo '  $(1)  $(patsubst $(CURDIR)/%,%,$@)')
+say = $(if $(filter 1,$(V))$(findstring s,$(firstword -$(MAKEFLAGS))),,@echo '  $(1)  $(patsubst $(CURDIR)/%,%,$@)')
 ifeq ($(origin CC),default)
 CC := gcc
 endif
