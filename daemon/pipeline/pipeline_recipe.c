@@ -7,7 +7,7 @@
 
 /* Bytes between two parts of one file that are read with them rather than apart: a tar header and
  * padding, and no more than a read costs. */
-enum { GAP_BYTES = 16384, NO_PART = UINT32_MAX };
+enum { GAP_BYTES = 16384, NO_PART = SOURCE_PARTS_MAX };
 
 /* The part that a field is made from: the first name of `from` that the sample has. */
 static uint32_t part_of(const struct field_spec *field, const struct source_sample *sample)
