@@ -335,6 +335,15 @@ static void pop(struct walk *walk)
     *frame = (struct frame){0};
 }
 
+/* The folder that walk->path names is left out. */
+static int leave_out(struct walk *walk, int code)
+{
+    walk->counts->unreadable_folders++;
+    source_note(walk->counts, "%s/%s cannot be read (%s): its pictures are left out", walk->root,
+                walk->path, strerror(-code));
+    return 0;
+}
+
 /* Opens the folder that walk->path names ("": the root) and puts it on the stack. Returns 1 when it
  * is there, 0 when it is left out. */
 static int push(struct walk *walk, uint32_t path_bytes)
@@ -343,10 +352,7 @@ static int push(struct walk *walk, uint32_t path_bytes)
     if (fd < 0) {
         if (path_bytes == 0 || !about_one_entry(fd))
             return fail(walk, fd);
-        walk->counts->unreadable_folders++;
-        source_note(walk->counts, "%s/%s cannot be read (%s): its pictures are left out",
-                    walk->root, walk->path, strerror(-fd));
-        return 0;
+        return leave_out(walk, fd);
     }
     struct stat st;
     if (fstat(fd, &st) < 0) {
@@ -363,6 +369,10 @@ static int push(struct walk *walk, uint32_t path_bytes)
     walk->frames[walk->depth++] = (struct frame){
         .dir = dir, .device = st.st_dev, .inode = st.st_ino, .path_bytes = path_bytes};
     int rc = read_names(walk);
+    if ((rc == -EACCES || rc == -EPERM) && path_bytes > 0) { /* it may be opened, not listed */
+        pop(walk);
+        return leave_out(walk, rc);
+    }
     return rc < 0 ? rc : 1;
 }
 

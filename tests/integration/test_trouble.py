@@ -145,6 +145,22 @@ def test_what_stands_where_the_socket_should_be(work):
         check(os.path.lexists(path), f"the {kind} is gone")
 
 
+def test_a_folder_that_may_be_opened_and_not_listed(work):
+    """It is left out and named, as one that may not be opened; the others are listed."""
+    try:
+        os.close(os.open("/proc/1/map_files", os.O_RDONLY | os.O_DIRECTORY))
+    except OSError:
+        raise harness.Skip("there is no such folder here") from None
+    try:
+        os.listdir("/proc/1/map_files")
+        raise harness.Skip("it can be listed here")
+    except PermissionError:
+        pass
+    result = work.ctl("pull", "--source", "folder:/proc/1", "--preset", "imagenet-train", "--batch", 1, private=True, code=None)
+    check(result.code == 1 and "it has no picture" in result.err, f"exit {result.code}, {result.err[-300:]!r}")
+    check("cannot be read" in result.err, f"the folder is not counted: {result.err[-300:]!r}")
+
+
 def test_descriptors_that_are_few(work):
     """With 64 descriptors everything works; with hardly any the refusal is one of means, with its reason."""
     config = work.config(harness.folder_config(harness.photos(300)))
