@@ -71,7 +71,7 @@ def is_alive(pid):
         return False
 
 
-def children_of(pid):
+def children_of(pid, ended_too=False):
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -80,7 +80,7 @@ def children_of(pid):
                     found.append(int(entry))
             except (OSError, IndexError):
                 pass
-    return [child for child in found if is_alive(child)]
+    return [child for child in found if ended_too or is_alive(child)]
 
 
 def describe(pid):
@@ -286,14 +286,14 @@ def pull_words(how):
 
 
 def reap():
-    """Collects ended children (orphans of daemons come to us) and returns those that still run."""
+    """Collects ended children (orphans of daemons come to us) and returns those that are not collected yet."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return []
         if pid == 0:
-            return children_of(os.getpid())
+            return children_of(os.getpid(), ended_too=True)
 
 
 def cpu_of(work_to_do):
