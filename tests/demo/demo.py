@@ -168,7 +168,11 @@ def kill_events(demo, steps):
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         later = when_next(ranks[0], since, count)
-        say(f"   after step {count:3}: kill -9 of the worker (pid {pids[0]}), spdld started {', '.join(map(str, demo.workers()))}; "
+        end = time.monotonic() + 2  # where all rows were made already, the other worker comes a moment later
+        while not set(demo.workers()) - set(pids) and time.monotonic() < end and ranks[0].thread.is_alive():
+            time.sleep(0.002)
+        another = ", ".join(map(str, set(demo.workers()) - set(pids))) or "another when it is needed"
+        say(f"   after step {count:3}: kill -9 of the worker (pid {pids[0]}), spdld started {another}; "
             f"rank 0 has its next batch {later:.0f} ms later")
 
     def rank(ranks):
