@@ -104,6 +104,7 @@ static void flush(struct pipeline_worker *worker)
     loop_change(worker->params.loop, worker->socket_source, EPOLLIN);
 }
 
+/* Sends the message, or keeps it, with a duplicate of the descriptor, until the socket has room. */
 static int queue(struct pipeline_worker *worker, const void *message, size_t bytes, int fd)
 {
     struct outgoing *out = calloc(1, sizeof *out);
@@ -111,6 +112,10 @@ static int queue(struct pipeline_worker *worker, const void *message, size_t byt
         return -ENOMEM;
     memcpy(&out->message, message, bytes);
     out->bytes = bytes;
+    if (!worker->first && send_one(worker, out, &fd, fd >= 0 ? 1 : 0) != -EAGAIN) {
+        free(out); /* another error: it is dying, its death comes by itself */
+        return 0;
+    }
     out->fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (fd >= 0 && out->fd < 0) {
         int rc = -errno;

@@ -35,7 +35,7 @@ void sink_destroy(struct sink *sink); /* accepts NULL */
 /* Descriptors for the rank: control (read-only), data (read-only), wake-up pipe (read end).
  * Borrowed. */
 void sink_rank_fds(const struct sink *sink, int fds[3]);
-/* The rank has got its descriptors: the pipe's read end is closed here. */
+/* The rank has got its descriptors: what only it needs is closed here, the mappings stay. */
 void sink_rank_fds_sent(struct sink *sink);
 /* Descriptor of the data segment for the worker (writable), and where its fields are in a slot.
  * Borrowed. */

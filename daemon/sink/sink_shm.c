@@ -193,15 +193,21 @@ int sink_create(const struct sink_params *params, struct sink **ret_sink, struct
     return 0;
 }
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
 void sink_destroy(struct sink *sink)
 {
     if (!sink)
         return;
     spdl_shm_segment_destroy(&sink->control);
     spdl_shm_segment_destroy(&sink->data);
-    sink_rank_fds_sent(sink);
-    if (sink->pipe_write >= 0)
-        close(sink->pipe_write);
+    close_fd(&sink->pipe_read);
+    close_fd(&sink->pipe_write);
     free(sink);
 }
 
@@ -214,9 +220,10 @@ void sink_rank_fds(const struct sink *sink, int fds[3])
 
 void sink_rank_fds_sent(struct sink *sink)
 {
-    if (sink->pipe_read >= 0)
-        close(sink->pipe_read);
-    sink->pipe_read = -1;
+    close_fd(&sink->pipe_read);
+    close_fd(&sink->control.fd); /* the mappings stay */
+    close_fd(&sink->control.read_only_fd);
+    close_fd(&sink->data.read_only_fd);
 }
 
 int sink_worker_fd(const struct sink *sink)
