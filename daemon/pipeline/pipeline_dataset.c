@@ -69,6 +69,7 @@ static void list_done(struct chore *chore)
     }
     dataset->state = dataset->source ? DATASET_LISTED : DATASET_FAILED;
     if (dataset->source) {
+        pipeline_seen_begin(dataset);
         const struct source_counts *counts = source_counts(dataset->source);
         log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
                  (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
@@ -92,6 +93,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 {
     bool first = dataset->users++ == 0;
     if (first && (dataset->state == DATASET_LISTED || dataset->state == DATASET_FAILED)) {
+        pipeline_seen_end(dataset);
         source_close(dataset->source); /* the files may be others by now */
         dataset->source = NULL;
         dataset->state = DATASET_NOT_LISTED;
@@ -108,6 +110,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 
 static void dataset_free(struct pipeline_dataset *dataset)
 {
+    pipeline_seen_end(dataset);
     source_close(dataset->source);
     source_close(dataset->listed);
     free(dataset->yaml);

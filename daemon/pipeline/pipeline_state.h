@@ -32,6 +32,8 @@ struct pipeline_dataset {
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
+    uint8_t *seen; /* pipeline_seen.c: a bit a sample; owned */
+    uint64_t seen_count;
     struct pipeline_stream *waiting; /* for the list, linked by next_waiting */
 };
 
@@ -166,6 +168,12 @@ void pipeline_dataset_free_all(struct pipeline *pipeline);
 void pipeline_stream_listed(struct pipeline_stream *stream);
 void pipeline_stream_forget(
     struct pipeline_stream *stream); /* the core forgot it: its memory goes */
+
+/* pipeline_seen.c: begin and end with the dataset's list */
+void pipeline_seen_begin(struct pipeline_dataset *dataset);
+void pipeline_seen_end(struct pipeline_dataset *dataset);
+bool pipeline_seen_is(const struct pipeline_dataset *dataset, uint64_t id);
+void pipeline_seen_note(struct pipeline_dataset *dataset, uint64_t id);
 
 /* pipeline_recipe.c. The recipe points into the sample. */
 void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,

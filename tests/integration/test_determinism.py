@@ -84,5 +84,14 @@ def test_contradictions_with_a_state_are_refused(work):
         check(result.code in (1, 2) and result.err.strip(), f"state {state[:20]!r}: exit {result.code}, {result.err[:100]!r}")
 
 
+def test_pictures_seen_whole_before(work):
+    """From the second epoch on a picture is decoded only as far as its crop needs: the same bytes as from a daemon that sees it first."""
+    config = work.config(harness.folder_config(harness.photos(300)))
+    steps = 300 // 50
+    long = work.pull("p", batch=50, seed=8, hash=True, steps=3 * steps, config=config)
+    late = work.pull("p", batch=50, seed=8, hash=True, epoch=2, config=config)
+    equal(harness.without_waits(long[2 * steps:]), harness.without_waits(late), "the third epoch")
+
+
 if __name__ == "__main__":
     harness.main(globals())
