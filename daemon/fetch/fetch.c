@@ -122,6 +122,11 @@ uint32_t fetch_reap(struct fetch *fetch, struct fetch_result *results, uint32_t 
     return fetch->ops->reap(fetch, results, max);
 }
 
+void fetch_forget(struct fetch *fetch, const void *owner)
+{
+    fetch->ops->forget(fetch, owner);
+}
+
 void fetch_stats(const struct fetch *fetch, struct fetch_stats *ret_stats)
 {
     fetch->ops->stats(fetch, ret_stats);

@@ -17,8 +17,9 @@ struct fetch_request {
     uint64_t bytes;      /* to read; the whole file when it equals file_bytes */
     uint64_t file_bytes; /* size and time the file must have, else class CHANGED */
     int64_t mtime_ns;
-    /* A shard is read again and again: with file >= 0 the engine may keep it open under (owner,
-     * file) until fetch_forget(owner). owner is only compared. */
+    /* A shard is read again and again: with file >= 0 and an owner the engine may keep it open
+     * under (owner, file) for a second, until fetch_forget(owner); those of one file that wait
+     * together are read together. owner is only compared. */
     const void *owner;
     int32_t file;
     uint8_t *into; /* room for `bytes`; borrowed until the result */
@@ -38,6 +39,8 @@ struct fetch_params {
 
 struct fetch_stats {
     uint64_t reads, bytes, failures;
+    uint64_t
+        joined; /* reads that cost no call of their own, since a neighbour's brought them too */
     uint64_t in_flight;
     uint64_t longest_wait_ns; /* age of the oldest read in flight */
 };
@@ -68,6 +71,10 @@ void fetch_kick(struct fetch *fetch);
 /* Up to max finished results, any order. Returns how many. Exactly one result for every request. */
 uint32_t fetch_reap(struct fetch *fetch, struct fetch_result *results, uint32_t max);
 
+/* Lets go of all that is kept open for the owner, whose requests must have ended. Does not wait:
+ * the engine closes soon after. */
+void fetch_forget(struct fetch *fetch, const void *owner);
+
 void fetch_stats(const struct fetch *fetch, struct fetch_stats *ret_stats);
 
 /* A row of fetch_table. */
@@ -79,6 +86,7 @@ struct fetch_ops {
     int (*submit)(struct fetch *fetch, const struct fetch_request *request);
     void (*kick)(struct fetch *fetch);
     uint32_t (*reap)(struct fetch *fetch, struct fetch_result *results, uint32_t max);
+    void (*forget)(struct fetch *fetch, const void *owner);
     void (*stats)(const struct fetch *fetch, struct fetch_stats *ret_stats);
 };
 extern const struct fetch_ops

@@ -183,6 +183,11 @@ static uint32_t faulty_reap(struct fetch *fetch, struct fetch_result *results, u
     return count;
 }
 
+static void faulty_forget(struct fetch *fetch, const void *owner)
+{
+    fetch_forget(faulty_of(fetch)->inner, owner);
+}
+
 static void faulty_stats(const struct fetch *fetch, struct fetch_stats *ret_stats)
 {
     const struct fetch_faulty *faulty = (const struct fetch_faulty *)fetch;
@@ -277,6 +282,7 @@ int fetch_faulty_open(struct fetch *inner, const struct fetch_params *params,
                                      .submit = faulty_submit,
                                      .kick = faulty_kick,
                                      .reap = faulty_reap,
+                                     .forget = faulty_forget,
                                      .stats = faulty_stats};
     faulty->fetch.ops = &faulty->ops;
     *ret_fetch = &faulty->fetch;

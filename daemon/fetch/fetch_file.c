@@ -63,6 +63,14 @@ int64_t fetch_file_time_ns(int64_t seconds, uint32_t nanoseconds)
     return (int64_t)((uint64_t)seconds * 1000000000u + nanoseconds);
 }
 
+uint32_t fetch_file_judge_stat(const struct fetch_request *request, const struct stat *st,
+                               int *ret_code)
+{
+    return fetch_file_judge(request, st->st_mode, (uint64_t)st->st_size,
+                            fetch_file_time_ns(st->st_mtim.tv_sec, (uint32_t)st->st_mtim.tv_nsec),
+                            ret_code);
+}
+
 uint32_t fetch_file_judge_fd(const struct fetch_request *request, int fd, int *ret_code)
 {
     struct stat st;
@@ -70,7 +78,16 @@ uint32_t fetch_file_judge_fd(const struct fetch_request *request, int fd, int *r
         *ret_code = -errno;
         return fetch_file_class(*ret_code);
     }
-    return fetch_file_judge(request, st.st_mode, (uint64_t)st.st_size,
-                            fetch_file_time_ns(st.st_mtim.tv_sec, (uint32_t)st.st_mtim.tv_nsec),
-                            ret_code);
+    return fetch_file_judge_stat(request, &st, ret_code);
+}
+
+bool fetch_file_keeps(const struct fetch_request *request)
+{
+    return request->owner && request->file >= 0;
+}
+
+bool fetch_file_same(const struct fetch_request *a, const struct fetch_request *b)
+{
+    return fetch_file_keeps(a) && a->owner == b->owner && a->file == b->file &&
+           a->root_fd == b->root_fd;
 }

@@ -5,7 +5,9 @@
 #define SPDLD_FETCH_FILE_H
 
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "fetch/fetch.h"
 
@@ -22,7 +24,13 @@ int fetch_file_open(int root_fd, const char *path, int cached);
 /* Compares what the file is now with what the request says. Returns a class; OK means: read on. */
 uint32_t fetch_file_judge(const struct fetch_request *request, uint32_t mode, uint64_t size,
                           int64_t mtime_ns, int *ret_code);
+uint32_t fetch_file_judge_stat(const struct fetch_request *request, const struct stat *st,
+                               int *ret_code);
 uint32_t fetch_file_judge_fd(const struct fetch_request *request, int fd, int *ret_code);
+
+/* May the file be kept open for other reads of it? */
+bool fetch_file_keeps(const struct fetch_request *request);
+bool fetch_file_same(const struct fetch_request *a, const struct fetch_request *b);
 
 /* The class of a negative errno: RESOURCE for what this process lacks at the moment, else IO_ERROR.
  */

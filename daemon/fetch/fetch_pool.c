@@ -1,32 +1,32 @@
-/* The engine of plain threads: each opens, checks and reads one file at a time by blocking calls.
- * For systems that refuse io_uring.
+/* The engine of plain threads: each opens, checks and reads one file at a time by blocking calls,
+ * and those requests of one kept file together that wait one behind the other. For systems that
+ * refuse io_uring.
  *
- * A hung read keeps its thread. The pool's memory is counted by its owner and its threads and goes
- * with the last of them, so that a thread that comes back long after fetch_close finds all that it
- * needs; it touches the request's memory only through the read that was hung. */
+ * A hung read keeps its thread; where all of them hang the engine stands still until one comes back
+ * (io_uring has as many threads of the kernel as it has reads, up to 32). The pool's memory is
+ * counted by its owner and its threads and goes with the last of them, so that a thread that comes
+ * back long after fetch_close finds all that it needs; it touches the request's memory only through
+ * the read that was hung. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "fetch/fetch.h"
 #include "fetch/fetch_file.h"
+#include "fetch/fetch_join.h"
+#include "fetch/fetch_keep.h"
 #include "fetch/fetch_port.h"
 #include "item/class.h"
 
 extern const struct fetch_ops fetch_pool_ops;
 
-enum {
-    THREADS_MAX = 16,
-    STACK_BYTES = 128 << 10,
-    PIECE_BYTES = 256 << 10,
-    CLOSE_WAIT_NS = 800000000
-};
+enum { THREADS_MAX = 16, STACK_BYTES = 128 << 10, CLOSE_WAIT_NS = 800000000 };
 
 struct fetch_pool {
     struct fetch fetch;
@@ -34,10 +34,11 @@ struct fetch_pool {
     pthread_mutex_t lock; /* guards all below, taking from the port and finishing; leaf rank */
     pthread_cond_t work;
     pthread_cond_t ended;
-    uint32_t idle;     /* threads that wait for `work` */
-    uint32_t running;  /* threads that have not ended */
-    uint32_t owners;   /* running threads and the conductor: the last one frees */
-    _Atomic bool stop; /* written under the lock; read without it between two reads of a file */
+    uint32_t idle;          /* threads that wait for `work` */
+    uint32_t running;       /* threads that have not ended */
+    uint32_t owners;        /* running threads and the conductor: the last one frees */
+    _Atomic uint32_t stop;  /* written under the lock; read without it between two reads */
+    struct fetch_keep keep; /* has a lock of its own */
 };
 
 static void unref_locked(struct fetch_pool *pool)
@@ -50,6 +51,7 @@ static void unref_locked(struct fetch_pool *pool)
     pthread_cond_destroy(&pool->work);
     pthread_cond_destroy(&pool->ended);
     fetch_port_fini(&pool->port);
+    fetch_keep_fini(&pool->keep);
     free(pool);
 }
 
@@ -71,50 +73,165 @@ static int read_all(struct fetch_pool *pool, int fd, const struct fetch_request 
     return 0;
 }
 
-static uint32_t read_file(struct fetch_pool *pool, const struct fetch_request *request,
-                          int *ret_code)
+static uint64_t now_ns(void)
 {
-    int fd = fetch_file_open(request->root_fd, request->path, 0);
-    *ret_code = fd < 0 ? fd : 0;
-    if (fd < 0)
-        return fetch_file_class(fd);
-    uint32_t class_number = fetch_file_judge_fd(request, fd, ret_code);
-    if (class_number == SPDL_CLASS_OK) {
-        int rc = read_all(pool, fd, request);
-        /* Also when it was cut short: then the reason is most likely that it changed. */
-        if (rc == 0 || rc == -ENODATA)
-            class_number = fetch_file_judge_fd(request, fd, ret_code);
-        if (rc < 0 && class_number == SPDL_CLASS_OK) {
-            *ret_code = rc == -ENODATA ? -EIO : rc;
-            class_number = fetch_file_class(*ret_code);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* of ages of a second */
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void close_if(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What the requests that a thread takes share, and what each ends with. */
+struct work {
+    struct fetch_batch batch;
+    struct {
+        uint32_t class_number;
+        int code;
+    } ends[FETCH_BATCH_MAX];
+    int fd;
+    struct fetch_kept *kept; /* NULL: fd is closed at the end */
+};
+
+static const struct fetch_request *request_of(struct fetch_pool *pool, const struct work *work,
+                                              uint32_t i)
+{
+    return &pool->port.slots[work->batch.slots[i]].request;
+}
+
+static void judge(struct fetch_pool *pool, struct work *work, uint32_t i)
+{
+    work->ends[i].class_number =
+        fetch_file_judge_fd(request_of(pool, work, i), work->fd, &work->ends[i].code);
+}
+
+/* Finds the file or opens it. Sets the end of all where that fails. Returns whether there is
+ * anything to read. */
+static bool open_file(struct fetch_pool *pool, struct work *work)
+{
+    const struct fetch_request *request = request_of(pool, work, 0);
+    bool keeps = fetch_file_keeps(request);
+    work->kept =
+        keeps ? fetch_keep_find(&pool->keep, request->owner, request->file, now_ns()) : NULL;
+    work->fd = work->kept ? work->kept->fd : fetch_file_open(request->root_fd, request->path, 0);
+    bool good = false;
+    for (uint32_t i = 0; i < work->batch.count; i++) {
+        work->ends[i].code = work->fd < 0 ? work->fd : 0;
+        work->ends[i].class_number = work->fd < 0 ? fetch_file_class(work->fd) : SPDL_CLASS_OK;
+        if (work->fd >= 0 && !work->kept)
+            judge(pool, work, i);
+        good |= work->ends[i].class_number == SPDL_CLASS_OK;
+    }
+    if (good && keeps && !work->kept) {
+        int other;
+        work->kept =
+            fetch_keep_add(&pool->keep, request->owner, request->file, work->fd, now_ns(), &other);
+        close_if(other);
+        if (work->kept)
+            work->fd = work->kept->fd;
+    }
+    return good;
+}
+
+/* What was not read whole with the others: alone, and judged. */
+static void read_alone(struct fetch_pool *pool, struct work *work, uint32_t i)
+{
+    int rc = read_all(pool, work->fd, request_of(pool, work, i));
+    /* Also when it was cut short: then the reason is most likely that it changed. */
+    if (rc == 0 || rc == -ENODATA)
+        judge(pool, work, i);
+    if (rc < 0 && work->ends[i].class_number == SPDL_CLASS_OK) {
+        work->ends[i].code = rc == -ENODATA ? -EIO : rc;
+        work->ends[i].class_number = fetch_file_class(work->ends[i].code);
+    }
+}
+
+static void read_batch(struct fetch_pool *pool, struct work *work)
+{
+    struct stat st;
+    bool changed = false;
+    struct fetch_batch *batch = &work->batch;
+    fetch_join_sort(&pool->port, batch->slots, batch->count);
+    if (open_file(pool, work)) {
+        fetch_join_read(&pool->port, batch, work->fd, 0, &pool->stop);
+        fetch_port_joined(&pool->port, batch->joined);
+        int rc = fstat(work->fd, &st) < 0 ? -errno : 0;
+        for (uint32_t i = 0; i < batch->count; i++) {
+            if (work->ends[i].class_number != SPDL_CLASS_OK)
+                continue;
+            if (!batch->full[i] || rc < 0)
+                read_alone(pool, work, i);
+            else
+                work->ends[i].class_number =
+                    fetch_file_judge_stat(request_of(pool, work, i), &st, &work->ends[i].code);
+            changed |= work->ends[i].class_number == SPDL_CLASS_CHANGED;
         }
     }
-    close(fd);
-    return class_number;
+    close_if(work->kept ? fetch_keep_release(&pool->keep, work->kept, changed) : work->fd);
+}
+
+/* Takes a request, and those of the same kept file behind it that are not left to idle threads. */
+static bool take(struct fetch_pool *pool, struct fetch_batch *batch)
+{
+    uint32_t slot;
+    uint32_t share = fetch_port_waiting(&pool->port) / (pool->idle + 1);
+    batch->count = 0;
+    while (fetch_port_peek(&pool->port, &slot)) {
+        const struct fetch_request *request = &pool->port.slots[slot].request;
+        if (batch->count > 0 &&
+            (batch->count >= share || batch->count == FETCH_BATCH_MAX ||
+             !fetch_file_same(&pool->port.slots[batch->slots[0]].request, request)))
+            break;
+        fetch_port_take(&pool->port, &batch->slots[batch->count++]);
+    }
+    return batch->count > 0;
+}
+
+/* Waits for work, under the lock, which it lets go of while it waits or closes. */
+static void wait_for_work(struct fetch_pool *pool)
+{
+    if (fetch_keep_dead(&pool->keep)) {
+        pthread_mutex_unlock(&pool->lock);
+        for (int fd; (fd = fetch_keep_take(&pool->keep)) >= 0;)
+            close(fd);
+        pthread_mutex_lock(&pool->lock);
+        return;
+    }
+    pool->idle++;
+    pthread_cond_wait(&pool->work, &pool->lock);
+    pool->idle--;
 }
 
 static void *pool_thread(void *argument)
 {
     struct fetch_pool *pool = argument;
+    struct work work;
     pthread_setname_np(pthread_self(), "spdld-fetch");
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
-        uint32_t slot;
-        if (!fetch_port_take(&pool->port, &slot)) {
-            pool->idle++;
-            pthread_cond_wait(&pool->work, &pool->lock);
-            pool->idle--;
+        if (!take(pool, &work.batch)) {
+            wait_for_work(pool);
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
-        int code = 0;
-        uint32_t class_number = read_file(pool, &pool->port.slots[slot].request, &code);
+        read_batch(pool, &work);
         pthread_mutex_lock(&pool->lock);
         if (pool->stop)
             break;
-        fetch_port_finish(&pool->port, slot, class_number, code);
+        for (uint32_t i = 0; i < work.batch.count; i++)
+            fetch_port_finish(&pool->port, work.batch.slots[i], work.ends[i].class_number,
+                              work.ends[i].code);
         fetch_port_signal(&pool->port);
     }
+    pthread_mutex_unlock(&pool->lock);
+    fetch_keep_forget(&pool->keep, NULL); /* a close may hang: not by the conductor */
+    for (int fd; (fd = fetch_keep_take(&pool->keep)) >= 0;)
+        close(fd);
+    pthread_mutex_lock(&pool->lock);
     pool->running--;
     pthread_cond_signal(&pool->ended);
     unref_locked(pool);
@@ -160,6 +277,7 @@ static int pool_open(const struct fetch_params *params, struct fetch **ret_fetch
         free(pool);
         return rc;
     }
+    fetch_keep_init(&pool->keep);
     pool->fetch.ops = &fetch_pool_ops;
     pool->owners = 1;
     pthread_condattr_t clock;
@@ -193,7 +311,7 @@ static void pool_close(struct fetch *fetch)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&pool->lock);
-    pool->stop = true;
+    pool->stop = 1;
     pthread_cond_broadcast(&pool->work);
     while (pool->running > 0 && pthread_cond_timedwait(&pool->ended, &pool->lock, &until) == 0)
         ;
@@ -226,6 +344,16 @@ static uint32_t pool_reap(struct fetch *fetch, struct fetch_result *results, uin
     return fetch_port_reap(&pool_of(fetch)->port, results, max);
 }
 
+static void pool_forget(struct fetch *fetch, const void *owner)
+{
+    struct fetch_pool *pool = pool_of(fetch);
+    if (!fetch_keep_forget(&pool->keep, owner))
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->work);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 static void pool_stats(const struct fetch *fetch, struct fetch_stats *ret_stats)
 {
     fetch_port_stats(&((const struct fetch_pool *)fetch)->port, ret_stats);
@@ -238,4 +366,5 @@ const struct fetch_ops fetch_pool_ops = {.name = "pool",
                                          .submit = pool_submit,
                                          .kick = pool_kick,
                                          .reap = pool_reap,
+                                         .forget = pool_forget,
                                          .stats = pool_stats};

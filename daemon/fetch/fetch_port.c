@@ -81,12 +81,20 @@ int fetch_port_submit(struct fetch_port *port, const struct fetch_request *reque
     return 0;
 }
 
-bool fetch_port_take(struct fetch_port *port, uint32_t *ret_slot)
+bool fetch_port_peek(struct fetch_port *port, uint32_t *ret_slot)
 {
     uint32_t head = atomic_load_explicit(&port->submit_head.value, memory_order_relaxed);
     if (atomic_load_explicit(&port->submit_tail.value, memory_order_acquire) == head)
         return false;
     *ret_slot = port->submitted[head & port->mask];
+    return true;
+}
+
+bool fetch_port_take(struct fetch_port *port, uint32_t *ret_slot)
+{
+    if (!fetch_port_peek(port, ret_slot))
+        return false;
+    uint32_t head = atomic_load_explicit(&port->submit_head.value, memory_order_relaxed);
     atomic_store_explicit(&port->submit_head.value, head + 1, memory_order_relaxed);
     return true;
 }
@@ -114,6 +122,12 @@ void fetch_port_signal(struct fetch_port *port)
         ssize_t written = write(port->event_fd, &one, sizeof one);
         ASSERT(written == sizeof one);
     }
+}
+
+void fetch_port_joined(struct fetch_port *port, uint64_t count)
+{
+    if (count > 0)
+        atomic_fetch_add_explicit(&port->joined, count, memory_order_relaxed);
 }
 
 static uint32_t drain(struct fetch_port *port, struct fetch_result *results, uint32_t max)
@@ -160,10 +174,12 @@ void fetch_port_stats(const struct fetch_port *port, struct fetch_stats *ret_sta
     for (uint32_t i = 0; i < port->depth; i++)
         if (port->slots[i].since_ns != 0 && port->slots[i].since_ns < oldest)
             oldest = port->slots[i].since_ns;
-    *ret_stats = (struct fetch_stats){.reads = port->reads,
-                                      .bytes = port->bytes,
-                                      .failures = port->failures,
-                                      .in_flight = port->depth - port->spare_count};
+    *ret_stats =
+        (struct fetch_stats){.reads = port->reads,
+                             .bytes = port->bytes,
+                             .failures = port->failures,
+                             .joined = atomic_load_explicit(&port->joined, memory_order_relaxed),
+                             .in_flight = port->depth - port->spare_count};
     if (oldest != UINT64_MAX)
         ret_stats->longest_wait_ns = now_ns() - oldest;
 }

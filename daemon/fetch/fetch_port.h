@@ -35,6 +35,7 @@ struct fetch_port {
     uint32_t *finished;              /* W: engine  R: conductor */
     uint64_t reads, bytes, failures; /* conductor only */
     int event_fd;
+    _Atomic uint64_t joined;       /* W: engine  R: conductor; a count alone */
     struct fetch_word submit_tail; /* W: conductor  R: engine */
     struct fetch_word submit_head; /* W: engine, one thread at a time */
     struct fetch_word finish_tail; /* W: engine, one thread at a time  R: conductor */
@@ -56,6 +57,8 @@ void fetch_port_stats(const struct fetch_port *port, struct fetch_stats *ret_sta
 /* Engine: the number of the next request to start, false when there is none. One thread at a time.
  */
 bool fetch_port_take(struct fetch_port *port, uint32_t *ret_slot);
+/* The same without taking it. */
+bool fetch_port_peek(struct fetch_port *port, uint32_t *ret_slot);
 
 /* How many wait to be started; what another thread takes meanwhile may still be counted. */
 uint32_t fetch_port_waiting(struct fetch_port *port);
@@ -65,5 +68,8 @@ uint32_t fetch_port_waiting(struct fetch_port *port);
  * two reaps. */
 void fetch_port_finish(struct fetch_port *port, uint32_t slot, uint32_t class_number, int code);
 void fetch_port_signal(struct fetch_port *port);
+
+/* Engine, any thread: so many calls were saved. */
+void fetch_port_joined(struct fetch_port *port, uint64_t count);
 
 #endif

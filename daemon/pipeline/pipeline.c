@@ -149,8 +149,8 @@ void pipeline_destroy(struct pipeline *pipeline)
         pipeline_worker_stop(pipeline->seats[i].worker);
     loop_remove(pipeline->params.loop, pipeline->fetch_source);
     loop_remove(pipeline->params.loop, pipeline->chores_source);
-    if (pipeline->fetch)
-        fetch_close(pipeline->fetch);
+    fetch_close(pipeline->fetch);
+    pipeline->fetch = NULL;
     if (!chores_destroy(pipeline->chores))
         return; /* a folder is listed that does not answer: it ends with the process */
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)

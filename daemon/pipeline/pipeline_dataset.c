@@ -55,6 +55,15 @@ static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
     return 0;
 }
 
+/* Ends the source, and what is open for it in the engine. */
+static void close_source(struct pipeline_dataset *dataset)
+{
+    if (dataset->source && dataset->pipeline->fetch)
+        fetch_forget(dataset->pipeline->fetch, dataset->source);
+    source_close(dataset->source);
+    dataset->source = NULL;
+}
+
 static void list_done(struct chore *chore)
 {
     struct pipeline_dataset *dataset =
@@ -63,10 +72,8 @@ static void list_done(struct chore *chore)
     const char *name = dataset->config.name;
     dataset->source = dataset->listed;
     dataset->listed = NULL;
-    if (dataset->source && fields_make(dataset, &dataset->list_error) < 0) {
-        source_close(dataset->source);
-        dataset->source = NULL;
-    }
+    if (dataset->source && fields_make(dataset, &dataset->list_error) < 0)
+        close_source(dataset);
     dataset->state = dataset->source ? DATASET_LISTED : DATASET_FAILED;
     if (dataset->source) {
         pipeline_seen_begin(dataset);
@@ -94,8 +101,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
     bool first = dataset->users++ == 0;
     if (first && (dataset->state == DATASET_LISTED || dataset->state == DATASET_FAILED)) {
         pipeline_seen_end(dataset);
-        source_close(dataset->source); /* the files may be others by now */
-        dataset->source = NULL;
+        close_source(dataset); /* the files may be others by now */
         dataset->state = DATASET_NOT_LISTED;
     }
     if (dataset->state == DATASET_LISTED || (dataset->state == DATASET_FAILED && !first)) {
@@ -111,7 +117,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 static void dataset_free(struct pipeline_dataset *dataset)
 {
     pipeline_seen_end(dataset);
-    source_close(dataset->source);
+    close_source(dataset);
     source_close(dataset->listed);
     free(dataset->yaml);
     free(dataset);

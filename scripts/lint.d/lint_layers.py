@@ -32,7 +32,7 @@ MAY_INCLUDE = {
 }
 # Header of a library: where it may be named.
 LIBRARIES = {
-    r"liburing\.h": r"daemon/fetch/fetch_uring\w*\.c",
+    r"liburing\.h": r"daemon/fetch/fetch_uring\w*\.[ch]",
     r"jpeglib\.h|jerror\.h|turbojpeg\.h": r"daemon/decode/decode_jpeg\w*\.[ch]",
     r"yaml\.h": r"daemon/config/\w+\.[ch]",
     r"protobuf-c/.*|.*\.pb-c\.h": r"(proto|daemon/control|client|client/ctl)/\w+\.[ch]",

@@ -200,6 +200,8 @@ static struct fetch_request request_of(int root_fd, uint64_t node, uint64_t tick
                                   .bytes = FILE_BYTES,
                                   .file_bytes = FILE_BYTES,
                                   .mtime_ns = 1000000000 * INT64_C(1000000000),
+                                  .owner = names, /* kept open from one read to the next */
+                                  .file = (int32_t)node,
                                   .into = into};
 }
 
