@@ -221,5 +221,6 @@ int spdl_client_ring_row(const struct spdl_client_ring *ring, const struct spdl_
     ret_row->has_draws = (row.flags & SPDL_SHM_ROW_DRAWS) != 0;
     memcpy(ret_row->crop, row.crop, sizeof(ret_row->crop));
     ret_row->flipped = (row.flags & SPDL_SHM_ROW_HFLIP) != 0;
+    ret_row->attempt = row.attempt;
     return 0;
 }

@@ -134,7 +134,7 @@ static int line_list(struct ctl_text *text, const struct spdl_batch *batch, uint
                 line_error(text, i, &row, true);
             break;
         case LINE_SUBSTITUTED:
-            if (row.failed_key && row.valid)
+            if (row.failed_key && row.attempt > 0)
                 line_error(text, i, &row, false);
             break;
         case LINE_DRAWS:
@@ -192,6 +192,10 @@ static void line_people_rows(const struct spdl_batch *batch, uint32_t rows, bool
             ctl_text_safe(text, row.failed_key, row.failed_key_bytes);
             ctl_text_str(text, "  ");
             ctl_text_safe(text, row.message, strlen(row.message));
+            if (row.attempt > 0) {
+                ctl_text_str(text, "; shown instead: ");
+                ctl_text_safe(text, row.key, row.key_bytes);
+            }
         }
     }
 }

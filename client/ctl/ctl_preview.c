@@ -52,15 +52,16 @@ static int preview_row(struct preview *preview, uint32_t number)
     int rc = spdl_batch_row(preview->batch, number, &row);
     if (rc < 0)
         return rc;
-    bool substituted = row.failed_key && row.valid;
+    bool substituted = row.failed_key && row.attempt > 0;
+    bool masked = row.failed_key && row.attempt == 0;
     struct ctl_text key = {0}, label = {0};
-    if (row.failed_key && !row.valid)
+    if (masked)
         ctl_text_safe(&key, row.failed_key, row.failed_key_bytes);
     else
         ctl_text_safe(&key, row.key, row.key_bytes);
     if (row.valid)
         preview_label(preview, number, &label);
-    if (!row.valid && !row.failed_key)
+    if (!row.valid && !masked)
         ctl_text_str(&label, "padding");
     if (substituted)
         ctl_text_printf(&label, "%sinstead of one that is %s", label.bytes ? ", " : "",
@@ -68,7 +69,7 @@ static int preview_row(struct preview *preview, uint32_t number)
     ctl_text_put(&key, "", 1);
     ctl_text_put(&label, "", 1);
     if (!key.failed && !label.failed) {
-        if (row.failed_key && !row.valid)
+        if (masked)
             ctl_sheet_missing(&preview->sheet, number, row.failed_class);
         else
             ctl_sheet_picture(&preview->sheet, number, &preview->picture, number);

@@ -28,7 +28,22 @@ enum config_shuffle {
     CONFIG_SHUFFLE_GLOBAL
 }; /* numbers of enum plan_shuffle */
 enum config_last { CONFIG_LAST_DROP = 1, CONFIG_LAST_PAD, CONFIG_LAST_PARTIAL };
-enum config_policy { CONFIG_POLICY_MASK = 1, CONFIG_POLICY_FAIL };
+enum config_policy {
+    CONFIG_POLICY_MASK = 1,
+    CONFIG_POLICY_FAIL,
+    CONFIG_POLICY_SUBSTITUTE
+}; /* numbers of enum pipeline_policy */
+enum {
+    CONFIG_RATE_UNIT = 1000000, /* a rate of 1, as max_rate counts it */
+    CONFIG_CONSECUTIVE_MAX = 10000
+};
+
+/* What happens with samples that fail. */
+struct config_on_error {
+    uint32_t policy;          /* enum config_policy */
+    uint32_t max_rate;        /* 0 … CONFIG_RATE_UNIT */
+    uint32_t max_consecutive; /* 1 … CONFIG_CONSECUTIVE_MAX */
+};
 
 struct config_source {
     char kind[16]; /* folder synthetic */
@@ -41,8 +56,9 @@ struct config_dataset {
     struct config_source source;
     uint32_t field_count;                /* 0: every part comes raw under its own name */
     struct field_spec fields[FIELD_MAX]; /* after field_finish */
-    uint32_t shuffle, last, policy;
+    uint32_t shuffle, last;
     uint64_t seed;
+    struct config_on_error on_error;
 };
 
 /* Where a setting's value is from. */
@@ -94,9 +110,9 @@ int config_dataset_read(const char *yaml, size_t bytes, const char *where,
                         const struct config *config, struct config_dataset *ret_dataset,
                         struct config_complaints *ret_complaints);
 
-/* "policy[,max_rate=x][,max_consecutive=n]" of --on-error. -EINVAL with a sentence; substitute is
- * refused by name in this version. */
-int config_policy_read(const char *text, uint32_t *ret_policy, struct err *reterr);
+/* "policy[,max_rate=x][,max_consecutive=n]" of --on-error; a limit that is not named stays as it
+ * was. -EINVAL with a sentence: nothing is changed then. */
+int config_on_error_read(const char *text, struct config_on_error *on_error, struct err *reterr);
 
 const struct config_dataset *config_dataset_find(const struct config *config,
                                                  const char *name); /* NULL: none */

@@ -12,11 +12,13 @@ const struct config_choice config_lasts[] = {{"drop", CONFIG_LAST_DROP},
                                              {"pad", CONFIG_LAST_PAD},
                                              {"partial", CONFIG_LAST_PARTIAL},
                                              {NULL, 0}};
-const struct config_choice config_policies[] = {
-    {"mask", CONFIG_POLICY_MASK}, {"fail", CONFIG_POLICY_FAIL}, {NULL, 0}};
+const struct config_choice config_policies[] = {{"substitute", CONFIG_POLICY_SUBSTITUTE},
+                                                {"mask", CONFIG_POLICY_MASK},
+                                                {"fail", CONFIG_POLICY_FAIL},
+                                                {NULL, 0}};
 
-static const char substitute_refused[] =
-    "substitute is not supported in this version: use mask or fail";
+static const struct config_on_error on_error_default = {
+    .policy = CONFIG_POLICY_SUBSTITUTE, .max_rate = CONFIG_RATE_UNIT / 100, .max_consecutive = 100};
 
 enum { SYNTHETIC_BYTES_MAX = 1 << 30 };
 static const uint64_t synthetic_samples_max = 1ull << 48;
@@ -238,14 +240,20 @@ static void on_error_take(struct config_reader *reader, const struct config_node
                           struct config_dataset *dataset)
 {
     static const struct config_key keys[] = {
-        {"policy", false}, {"max_rate", true}, {"max_consecutive", true}, {NULL, false}};
+        {"policy", false}, {"max_rate", false}, {"max_consecutive", false}, {NULL, false}};
     const struct config_node *values[3] = {NULL};
-    if (config_keys_take(reader, node, "on_error", keys, values) < 0 || !values[0])
+    struct config_on_error *on_error = &dataset->on_error;
+    double rate = 0;
+    uint64_t consecutive = 0;
+    if (config_keys_take(reader, node, "on_error", keys, values) < 0)
         return;
-    if (config_node_is(values[0], "substitute"))
-        config_complain(reader, values[0], "%s", substitute_refused);
-    else
-        config_read_choice(reader, values[0], "policy", config_policies, &dataset->policy);
+    if (values[0])
+        config_read_choice(reader, values[0], "policy", config_policies, &on_error->policy);
+    if (values[1] && config_read_double(reader, values[1], "max_rate", 0, 1, &rate) == 0)
+        on_error->max_rate = (uint32_t)(rate * CONFIG_RATE_UNIT + 0.5);
+    if (values[2] && config_read_count(reader, values[2], "max_consecutive", 1,
+                                       CONFIG_CONSECUTIVE_MAX, &consecutive) == 0)
+        on_error->max_consecutive = (uint32_t)consecutive;
 }
 
 void config_dataset_take(struct config_reader *reader, const struct config_node *node,
@@ -254,7 +262,7 @@ void config_dataset_take(struct config_reader *reader, const struct config_node 
     const struct config_node *values[KEY_COUNT] = {NULL};
     ret_dataset->shuffle = CONFIG_SHUFFLE_NONE;
     ret_dataset->last = CONFIG_LAST_PARTIAL;
-    ret_dataset->policy = CONFIG_POLICY_MASK;
+    ret_dataset->on_error = on_error_default;
     if (config_keys_take(reader, node, "the dataset", dataset_keys, values) < 0)
         return;
     if (values[KEY_SOURCE])
@@ -270,33 +278,4 @@ void config_dataset_take(struct config_reader *reader, const struct config_node 
         on_error_take(reader, values[KEY_ON_ERROR], ret_dataset);
     if (values[KEY_LAST])
         config_read_choice(reader, values[KEY_LAST], "last", config_lasts, &ret_dataset->last);
-}
-
-int config_policy_read(const char *text, uint32_t *ret_policy, struct err *reterr)
-{
-    static const char *const limits[] = {"max_rate=", "max_consecutive="};
-    size_t bytes = strcspn(text, ",");
-    if (bytes == strlen("substitute") && strncmp(text, "substitute", bytes) == 0)
-        return err_set(reterr, -EINVAL, "%s", substitute_refused);
-    uint32_t policy = 0;
-    for (const struct config_choice *choice = config_policies; choice->name; choice++) {
-        if (strlen(choice->name) == bytes && strncmp(choice->name, text, bytes) == 0)
-            policy = choice->value;
-    }
-    if (policy == 0)
-        return err_set(reterr, -EINVAL, "'%.*s' is not a policy: use mask or fail",
-                       (int)(bytes < 60 ? bytes : 60), text);
-    const char *rest = text + bytes;
-    if (*rest == '\0') {
-        *ret_policy = policy;
-        return 0;
-    }
-    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
-        size_t limit_bytes = strlen(limits[i]);
-        if (strncmp(rest + 1, limits[i], limit_bytes) == 0)
-            return err_set(reterr, -EINVAL, "%.*s is not supported in this version",
-                           (int)(limit_bytes - 1), limits[i]);
-    }
-    return err_set(reterr, -EINVAL,
-                   "'%.60s' behind the policy is not max_rate=x or max_consecutive=n", rest + 1);
 }

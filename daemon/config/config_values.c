@@ -58,7 +58,19 @@ static void seed_print(FILE *out, const struct config_dataset *dataset)
 
 static void policy_print(FILE *out, const struct config_dataset *dataset)
 {
-    word_print(out, config_policies, dataset->policy);
+    word_print(out, config_policies, dataset->on_error.policy);
+}
+
+static void max_rate_print(FILE *out, const struct config_dataset *dataset)
+{
+    char text[CONFIG_UNITS_TEXT_BYTES];
+    double rate = (double)dataset->on_error.max_rate / CONFIG_RATE_UNIT;
+    fputs(config_units_double_text(rate, text), out);
+}
+
+static void max_consecutive_print(FILE *out, const struct config_dataset *dataset)
+{
+    fprintf(out, "%" PRIu32, dataset->on_error.max_consecutive);
 }
 
 static void last_print(FILE *out, const struct config_dataset *dataset)
@@ -67,9 +79,14 @@ static void last_print(FILE *out, const struct config_dataset *dataset)
 }
 
 const struct config_dataset_row config_dataset_rows[] = {
-    {"source", source_print},   {"order.shuffle", shuffle_print},
-    {"order.seed", seed_print}, {"on_error.policy", policy_print},
-    {"last", last_print},       {NULL, NULL},
+    {"source", source_print},
+    {"order.shuffle", shuffle_print},
+    {"order.seed", seed_print},
+    {"on_error.policy", policy_print},
+    {"on_error.max_rate", max_rate_print},
+    {"on_error.max_consecutive", max_consecutive_print},
+    {"last", last_print},
+    {NULL, NULL},
 };
 
 static void from_print(FILE *out, const struct field_spec *field)

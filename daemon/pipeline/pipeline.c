@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-enum { FETCH_DEPTH_AUTO = 64, CHORE_THREADS = 2, TICK_MS = 250 };
+enum { FETCH_DEPTH_AUTO = 64, CHORE_THREADS = 2, TICK_MS = 250, RATE_ROWS = 1000 };
 static const uint64_t ARENA_AUTO_BYTES = UINT64_C(256) << 20;
 static const uint64_t ARENA_LEAST_BYTES = UINT64_C(64) << 10;
 static const uint64_t NS_PER_MS = 1000000;
@@ -82,6 +82,7 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
                                           .memory_bytes = pipeline->memory_limit - arena_bytes,
                                           .fetch_depth = pipeline->fetch_depth,
                                           .threads = pipeline->threads,
+                                          .rate_rows = RATE_ROWS,
                                           .lookup = pipeline_row_lookup,
                                           .context = pipeline};
     pipeline->core = pipeline_core_create(&params);
@@ -172,33 +173,77 @@ void pipeline_destroy(struct pipeline *pipeline)
 
 /* --- the step --- */
 
+/* By failed samples: which limit is passed, with the numbers, and the sample that did it. */
+static void limit_words(struct pipeline_stream *stream, const struct pipeline_command *command,
+                        const struct pipeline_stream_view *view)
+{
+    struct pipeline_row_view row;
+    struct source_sample sample;
+    char last[320], most[80];
+    pipeline_core_row(stream->pipeline->core, command->stream, command->slot, command->row, &row);
+    source_sample(stream->dataset->source, row.failed_id, &sample);
+    snprintf(last, sizeof last, "sample %.*s is %s",
+             sample.key_bytes < 200 ? (int)sample.key_bytes : 200, sample.key,
+             spdl_class_name(row.class_number));
+    snprintf(most, sizeof most, "most are %s (%" PRIu64 ")", spdl_class_name(view->most_class),
+             view->most_rows);
+    char *text = stream->end_message;
+    size_t bytes = sizeof stream->end_message;
+    switch (command->limit) {
+    case PIPELINE_LIMIT_NONE:
+        break;
+    case PIPELINE_LIMIT_FIRST:
+        snprintf(text, bytes,
+                 "batch %" PRIu64 ": %s, and on_error is fail; repair it, or use on_error "
+                 "substitute or mask",
+                 view->published, last);
+        break;
+    case PIPELINE_LIMIT_ATTEMPTS:
+        snprintf(text, bytes,
+                 "batch %" PRIu64 ": %s, and each of the %u substitutes that max_consecutive "
+                 "allows failed too; of %" PRIu64 " samples %" PRIu64 " failed, %s",
+                 view->published, last, stream->on_error.max_consecutive, view->counted_rows,
+                 view->failed_rows, most);
+        break;
+    case PIPELINE_LIMIT_CONSECUTIVE:
+        snprintf(text, bytes,
+                 "batch %" PRIu64 ": %u samples failed one after another, more than "
+                 "max_consecutive %u; of %" PRIu64 " samples %" PRIu64 " failed, %s; %s",
+                 view->published, view->consecutive_rows, stream->on_error.max_consecutive,
+                 view->counted_rows, view->failed_rows, most, last);
+        break;
+    case PIPELINE_LIMIT_RATE:
+        snprintf(text, bytes,
+                 "batch %" PRIu64 ": of %" PRIu64 " samples %" PRIu64 " failed, which is more than "
+                 "max_rate %g, %s",
+                 view->published, view->counted_rows, view->failed_rows,
+                 (double)stream->on_error.max_rate / CONFIG_RATE_UNIT, most);
+        break;
+    }
+}
+
 static void end_words(struct pipeline *pipeline, const struct pipeline_command *command,
-                      uint64_t batches)
+                      const struct pipeline_stream_view *view)
 {
     struct pipeline_stream *stream = pipeline->streams[command->stream];
-    struct pipeline_row_view row = {0};
-    struct source_sample sample = {0};
-    if (command->has_row) {
+    if (command->limit != PIPELINE_LIMIT_NONE) {
+        limit_words(stream, command, view);
+    } else if (command->has_row) {
+        struct pipeline_row_view row;
+        struct source_sample sample;
         pipeline_core_row(pipeline->core, command->stream, command->slot, command->row, &row);
         source_sample(stream->dataset->source, row.id, &sample);
-    }
-    const char *key = sample.key ? sample.key : "";
-    int key_bytes = sample.key_bytes < 200 ? (int)sample.key_bytes : 200;
-    if (command->code == -EBADMSG)
-        snprintf(stream->end_message, sizeof stream->end_message,
-                 "batch %" PRIu64
-                 ": sample %.*s is %s, and on_error is fail; repair it, or use on_error mask",
-                 batches, key_bytes, key, spdl_class_name(command->class_number));
-    else if (command->has_row)
         snprintf(stream->end_message, sizeof stream->end_message,
                  "batch %" PRIu64 ": sample %.*s is larger than fetch.memory (%" PRIu64
                  " bytes): raise it",
-                 batches, key_bytes, key, pipeline->arena.bytes);
-    else
+                 view->published, sample.key_bytes < 200 ? (int)sample.key_bytes : 200, sample.key,
+                 pipeline->arena.bytes);
+    } else {
         snprintf(stream->end_message, sizeof stream->end_message,
                  "after batch %" PRIu64
                  ": its worker died or could not be started again and again; %s",
-                 batches, pipeline->seats[stream->worker].note);
+                 view->published, pipeline->seats[stream->worker].note);
+    }
 }
 
 static bool is_shortage(int code)
@@ -215,7 +260,7 @@ static void end_stream(struct pipeline *pipeline, const struct pipeline_command 
         return;
     pipeline_core_stream(pipeline->core, command->stream, &view);
     if (command->code != 0 && !stream->end_message[0])
-        end_words(pipeline, command, view.published);
+        end_words(pipeline, command, &view);
     int code = command->code;
     enum spdl_class class_number = command->class_number;
     if (code == -ECHILD && is_shortage(pipeline->seats[stream->worker].start_code)) {

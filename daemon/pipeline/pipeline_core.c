@@ -30,6 +30,7 @@ static void stream_fini(struct core_stream *stream)
 {
     for (uint32_t i = 0; i < stream->params.slot_count; i++) {
         free(stream->slots[i].queue);
+        free(stream->slots[i].again);
         free(stream->slots[i].row);
     }
     *stream = (struct core_stream){.dirty = stream->dirty}; /* it may stand in the ring once more */
@@ -62,8 +63,9 @@ static int stream_init(struct core_stream *stream, const struct pipeline_stream_
     stream->row_room = (uint32_t)(params->schedule.batch / params->schedule.world);
     for (uint32_t i = 0; i < params->slot_count; i++) {
         stream->slots[i].queue = calloc(stream->row_room, sizeof *stream->slots[i].queue);
+        stream->slots[i].again = calloc(stream->row_room, sizeof *stream->slots[i].again);
         stream->slots[i].row = calloc(stream->row_room, sizeof *stream->slots[i].row);
-        if (!stream->slots[i].queue || !stream->slots[i].row) {
+        if (!stream->slots[i].queue || !stream->slots[i].again || !stream->slots[i].row) {
             stream_fini(stream);
             return -ENOMEM;
         }
@@ -76,7 +78,8 @@ int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_
                        uint32_t *ret_stream, uint64_t *ret_free_bytes)
 {
     if (params->slot_count < 2 || params->slot_count > PIPELINE_SLOTS_MAX ||
-        params->worker >= PIPELINE_WORKERS_MAX || params->schedule.world == 0 ||
+        params->worker >= PIPELINE_WORKERS_MAX || params->max_consecutive == 0 ||
+        params->schedule.world == 0 ||
         params->schedule.batch / params->schedule.world > PIPELINE_ROWS_MAX ||
         params->schedule.batch % params->schedule.world != 0 || params->schedule.batch == 0)
         return -EINVAL;
@@ -145,6 +148,18 @@ static struct core_op *op_find(struct pipeline_core *core, uint64_t ticket, enum
     return op;
 }
 
+static struct pipeline_row_ref op_ref(const struct pipeline_core *core, const struct core_op *op)
+{
+    struct pipeline_row_ref ref = {
+        .stream = op->stream, .slot = op->slot, .row = op->row, .orphan = op->orphan};
+    if (!op->orphan) {
+        const struct core_row *row = &core->streams[op->stream]->slots[op->slot].row[op->row];
+        ref.attempt = row->attempt;
+        ref.id = row->id;
+    }
+    return ref;
+}
+
 int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
                              struct pipeline_row_ref *ret_ref)
 {
@@ -152,8 +167,7 @@ int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
     if (index >= PIPELINE_OPS_MAX || core->ops[index].kind == CORE_OP_FREE ||
         core->ops[index].generation != ticket >> 32)
         return -EPROTO;
-    const struct core_op *op = &core->ops[index];
-    *ret_ref = (struct pipeline_row_ref){op->stream, op->slot, op->row, op->orphan};
+    *ret_ref = op_ref(core, &core->ops[index]);
     return 0;
 }
 
@@ -168,17 +182,6 @@ void pipeline_core_row_ready(struct core_slot *slot, uint32_t row)
 {
     slot->row[row].state = ROW_READY;
     slot->queue[(slot->queue_head + slot->queue_count++) % slot->rows] = row;
-}
-
-void pipeline_core_row_done(struct pipeline_core *core, uint32_t number, struct core_slot *slot,
-                            uint32_t row, enum spdl_class class_number)
-{
-    pipeline_core_blob_drop(core, &slot->row[row]);
-    slot->row[row].state = ROW_DONE;
-    slot->row[row].class_number = (uint8_t)class_number;
-    slot->done++;
-    if (slot->done == slot->rows)
-        pipeline_core_touch(core, number);
 }
 
 /* Nothing more is made of the stream: what is in flight becomes an orphan, what only waits is
@@ -222,7 +225,7 @@ static int feed_fetched(struct pipeline_core *core, const struct pipeline_event 
     if (!op || (unsigned)event->class_number >= SPDL_CLASS_COUNT)
         return -EPROTO;
     struct core_stream *stream = core->streams[op->stream];
-    *ref = (struct pipeline_row_ref){op->stream, op->slot, op->row, op->orphan};
+    *ref = op_ref(core, op);
     core->fetching--;
     stream->fetches--;
     if (op->orphan) {
@@ -249,7 +252,7 @@ static int feed_decoded(struct pipeline_core *core, const struct pipeline_event 
         return -EPROTO;
     struct core_worker *worker = &core->workers[op->worker];
     struct core_stream *stream = core->streams[op->stream];
-    *ref = (struct pipeline_row_ref){op->stream, op->slot, op->row, op->orphan};
+    *ref = op_ref(core, op);
     worker->decodes--;
     worker->alone = false;
     worker->deaths = 0;

@@ -4,9 +4,11 @@
  *
  * A stream has slots, a slot is filled with the rows of one batch, and is published when all its
  * rows are done, in the order of the stream. Slots are the credits: a batch is begun only when a
- * slot is free. A row is placed (its blob gets room in the arena), fetched, decoded, done; a row
- * that fails is done with its class. What the outside reports is checked against what is
- * outstanding: a ticket that is not is refused. */
+ * slot is free. A row is placed (its blob gets room in the arena), fetched, decoded, done. A row
+ * whose sample fails is placed again with the substitute of its next attempt, or is done with its
+ * class, as the policy says. Whether the limits of failures are passed is counted row by row, in
+ * the order of the stream, when a batch is due: what ends a stream never hangs on timing. What the
+ * outside reports is checked against what is outstanding: a ticket that is not is refused. */
 #ifndef SPDLD_PIPELINE_CORE_H
 #define SPDLD_PIPELINE_CORE_H
 
@@ -27,10 +29,39 @@ enum {
     PIPELINE_WORKERS_MAX = 16,
     PIPELINE_DEATHS_MAX =
         20, /* of a worker in a row without one finished row: then its streams fail */
-    PIPELINE_CRASHES_MAX = 2 /* of a codec on one sample: then its class is CRASH */
+    PIPELINE_CRASHES_MAX = 2,    /* of a codec on one sample: then its class is CRASH */
+    PIPELINE_RATE_UNIT = 1000000 /* a rate of 1 */
 };
 
-enum pipeline_policy { PIPELINE_POLICY_MASK = 1, PIPELINE_POLICY_FAIL = 2 };
+enum pipeline_policy {
+    PIPELINE_POLICY_MASK = 1,      /* the row is not valid */
+    PIPELINE_POLICY_FAIL = 2,      /* the stream ends */
+    PIPELINE_POLICY_SUBSTITUTE = 3 /* the row shows another sample */
+};
+
+/* Which limit of failures ended a stream. */
+enum pipeline_limit {
+    PIPELINE_LIMIT_NONE = 0,
+    PIPELINE_LIMIT_FIRST,       /* the policy is fail */
+    PIPELINE_LIMIT_ATTEMPTS,    /* a row's sample and all its substitutes failed */
+    PIPELINE_LIMIT_CONSECUTIVE, /* rows one after another whose sample failed */
+    PIPELINE_LIMIT_RATE
+};
+
+/* A class that the sample's content decides, as against the state of the world: only such a sample
+ * is substituted. */
+static inline bool pipeline_is_content(enum spdl_class class_number)
+{
+    return class_number != SPDL_CLASS_RESOURCE && class_number != SPDL_CLASS_TIMEOUT &&
+           class_number != SPDL_CLASS_NET_ERROR;
+}
+
+/* Where a sample stands. */
+struct pipeline_place {
+    uint32_t epoch;
+    uint32_t attempt;  /* 0: the sample of the order; else its substitute */
+    uint64_t position; /* < samples */
+};
 
 /* What a sample is to the core. */
 struct pipeline_sample {
@@ -44,8 +75,9 @@ struct pipeline_core_params {
     uint64_t memory_bytes; /* limit for the streams' memory */
     uint32_t fetch_depth;  /* fetches in flight */
     uint32_t threads;      /* of each worker */
-    /* Looks up the sample at a position (< samples) of the stream's epoch. Pure, quick. */
-    void (*lookup)(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+    uint32_t rate_rows;    /* of a stream, before its rate of failures is looked at */
+    /* Looks up the sample at a place of the stream. Pure, quick. */
+    void (*lookup)(void *context, uint32_t stream, const struct pipeline_place *place,
                    struct pipeline_sample *ret_sample);
     void *context;
 };
@@ -55,6 +87,8 @@ struct pipeline_stream_params {
     uint32_t slot_count;           /* 2 … PIPELINE_SLOTS_MAX */
     uint32_t worker;               /* < PIPELINE_WORKERS_MAX */
     uint32_t policy;               /* enum pipeline_policy */
+    uint32_t max_rate;             /* of failed rows, in PIPELINE_RATE_UNIT */
+    uint32_t max_consecutive;      /* failed rows, and substitutes of one row; at least 1 */
     uint64_t limit;                /* batches; 0: no end */
     uint64_t memory_bytes;         /* that its segments take */
 };
@@ -108,13 +142,16 @@ struct pipeline_command {
     int code;
     enum spdl_class class_number;
     bool has_row; /* END: slot and row are those of the sample that ended it */
+    enum pipeline_limit limit;
 };
 
 /* Where a ticket or a release leads: filled by feed for FETCHED, DECODED and RELEASE (without row).
  */
 struct pipeline_row_ref {
     uint32_t stream, slot, row;
-    bool orphan; /* its stream is closing: nothing is to be written down */
+    bool orphan;      /* its stream is closing: nothing is to be written down */
+    uint32_t attempt; /* that it was, and of which sample; not for orphans */
+    uint64_t id;
 };
 
 /* What a publisher and a status need to know of a slot and its rows. */
@@ -123,10 +160,13 @@ struct pipeline_slot_view {
     struct plan_batch batch;
 };
 struct pipeline_row_view {
-    uint64_t id;
+    uint64_t id;        /* of the sample shown, or of the last that was tried */
+    uint64_t failed_id; /* of the sample of the order, where it failed; else id */
     uint64_t position;
-    enum spdl_class class_number;
-    bool padded; /* behind the last sample: shown, not valid */
+    uint32_t attempt;             /* 0: the sample of the order is shown */
+    enum spdl_class class_number; /* of the sample of the order */
+    bool masked;                  /* nothing is shown */
+    bool padded;                  /* behind the last sample: shown, not valid */
 };
 
 /* Why a stream has nothing more ready. */
@@ -145,9 +185,14 @@ struct pipeline_stream_view {
     uint64_t published, released, next_sequence;
     uint32_t free_slots, held_slots;
     enum pipeline_reason reason;
-    struct plan_batch next_batch; /* the next to be published */
-    uint64_t failures[SPDL_CLASS_COUNT];
-    uint64_t samples; /* rows published */
+    struct plan_batch next_batch;        /* the next to be published */
+    uint64_t failures[SPDL_CLASS_COUNT]; /* of samples, substitutes too */
+    uint64_t samples;                    /* rows published */
+    /* Counted for the limits, up to the row that passed one: rows, those whose sample failed, the
+     * last of them without one between, those of the most frequent class. */
+    uint64_t counted_rows, failed_rows, most_rows;
+    uint32_t consecutive_rows;
+    enum spdl_class most_class;
     uint64_t memory_bytes;
     bool ended;
 };

@@ -3,6 +3,7 @@
  * is closest to starving goes first, its oldest batch first. Pure. */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "pipeline/pipeline_core_state.h"
@@ -29,25 +30,13 @@ static void slots_begin(struct pipeline_core *core, struct core_stream *stream)
         plan_batch_at(&stream->params.schedule, slot->sequence, &slot->batch);
         slot->rows = slot->batch.rows;
         slot->placed = slot->done = slot->fetching = slot->decoding = 0;
-        slot->queue_head = slot->queue_count = 0;
+        slot->queue_head = slot->queue_count = slot->again_head = slot->again_count = 0;
+        memset(slot->failures, 0, sizeof slot->failures);
         stream->slot_of[slot->sequence % PIPELINE_SLOTS_MAX] = (uint8_t)i;
         for (uint32_t r = 0; r < slot->rows; r++)
             slot->row[r] = (struct core_row){0};
     }
     (void)core;
-}
-
-/* Counts the failed rows of a finished batch; returns the first of them, or `rows` when there is
- * none. */
-static uint32_t count_failures(struct core_stream *stream, const struct core_slot *slot)
-{
-    uint32_t first = slot->rows;
-    for (uint32_t r = 0; r < slot->rows; r++)
-        if (slot->row[r].class_number != SPDL_CLASS_OK) {
-            stream->failures[slot->row[r].class_number]++;
-            first = first < r ? first : r;
-        }
-    return first;
 }
 
 static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline_command *command)
@@ -63,14 +52,8 @@ static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline
     }
     if (slot->state != SLOT_FILLING || slot->done < slot->rows)
         return false;
-    uint32_t first = count_failures(stream, slot);
-    if (first < slot->rows && stream->params.policy == PIPELINE_POLICY_FAIL) {
-        stream->end_has_row = true;
-        stream->end_slot = index;
-        stream->end_row = first;
-        pipeline_core_end(core, number, -EBADMSG, (enum spdl_class)slot->row[first].class_number);
+    if (!pipeline_core_count_batch(core, number, index))
         return false;
-    }
     slot->state = SLOT_HELD;
     if (!(DEFECT(2) && slot->sequence % 5 == 4 && stream->published == stream->next_publish))
         stream->next_publish++;
@@ -133,6 +116,7 @@ static bool stream_next(struct pipeline_core *core, uint32_t number,
                                              .slot = stream->end_slot,
                                              .row = stream->end_row,
                                              .code = stream->end_code,
+                                             .limit = stream->end_limit,
                                              .class_number = stream->end_class};
         return true;
     }
@@ -162,12 +146,23 @@ static struct core_slot *slot_to_place(struct core_stream *stream)
         if (stream->place_sequence >= stream->next_publish) {
             struct core_slot *slot =
                 &stream->slots[stream->slot_of[stream->place_sequence % PIPELINE_SLOTS_MAX]];
-            if (slot->placed < slot->rows)
+            if (slot->placed < slot->rows || slot->again_count > 0)
                 return slot;
         }
         stream->place_sequence++;
     }
     return NULL;
+}
+
+static void lookup(const struct pipeline_core *core, uint32_t number, const struct core_slot *slot,
+                   uint32_t row, struct pipeline_sample *ret_sample)
+{
+    const struct plan_schedule *schedule = &core->streams[number]->params.schedule;
+    struct pipeline_place place = {
+        .epoch = slot->batch.epoch,
+        .attempt = slot->row[row].attempt + (DEFECT(24) && slot->row[row].attempt > 0 ? 1u : 0u),
+        .position = (slot->batch.first_position + row) % schedule->samples};
+    core->params.lookup(core->params.context, number, &place, ret_sample);
 }
 
 /* Places rows that need no fetch, up to one that does. Returns that slot, whose next row is to be
@@ -178,18 +173,22 @@ static struct core_slot *place_easy(struct pipeline_core *core, uint32_t number,
     struct core_stream *stream = core->streams[number];
     struct core_slot *slot;
     while ((slot = slot_to_place(stream)) != NULL) {
-        uint64_t position = slot->batch.first_position + slot->placed;
-        core->params.lookup(core->params.context, number, slot->batch.epoch,
-                            position % stream->params.schedule.samples, ret_sample);
-        struct core_row *row = &slot->row[slot->placed];
-        row->id = ret_sample->id;
+        uint32_t row = pipeline_core_row_next(slot);
+        if (pipeline_core_row_is_lost(stream, slot, row)) {
+            row = pipeline_core_row_take(slot);
+            slot->row[row].masked = true;
+            pipeline_core_row_done(core, number, slot, row, SPDL_CLASS_OK);
+            continue;
+        }
+        lookup(core, number, slot, row, ret_sample);
+        slot->row[row].id = ret_sample->id;
         if (ret_sample->class_number == SPDL_CLASS_OK && ret_sample->blob_bytes > 0)
             return slot;
-        uint32_t number_of_row = slot->placed++;
+        row = pipeline_core_row_take(slot);
         if (ret_sample->class_number != SPDL_CLASS_OK)
-            pipeline_core_row_done(core, number, slot, number_of_row, ret_sample->class_number);
+            pipeline_core_row_done(core, number, slot, row, ret_sample->class_number);
         else
-            pipeline_core_row_ready(slot, number_of_row);
+            pipeline_core_row_ready(slot, row);
     }
     return NULL;
 }
@@ -205,7 +204,7 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
                                                     into another daemon's memory */
         stream->end_has_row = true;
         stream->end_slot = (uint32_t)(slot - stream->slots);
-        stream->end_row = slot->placed;
+        stream->end_row = pipeline_core_row_next(slot);
         pipeline_core_end(core, number, -ENOSPC, SPDL_CLASS_RESOURCE);
         return false;
     }
@@ -215,7 +214,7 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
         return false;
     struct core_op *op = pipeline_core_op_take(core);
     ASSERT(op);
-    uint32_t row = slot->placed++;
+    uint32_t row = pipeline_core_row_take(slot);
     slot->fetching++;
     slot->row[row].state = ROW_FETCHING;
     slot->row[row].blob_offset = offset;
@@ -331,7 +330,8 @@ static void decode_of(struct pipeline_core *core, uint32_t number, struct core_s
                                          .ticket = pipeline_core_ticket(core, op),
                                          .id = slot->row[row].id,
                                          .epoch = slot->batch.epoch,
-                                         .position = slot->batch.first_position + row,
+                                         .position = slot->batch.first_position + row +
+                                                     (DEFECT(25) ? slot->row[row].attempt : 0),
                                          .blob_offset = slot->row[row].blob_offset,
                                          .blob_bytes = slot->row[row].blob_bytes};
     if (DEFECT(7))
@@ -416,10 +416,14 @@ void pipeline_core_row(const struct pipeline_core *core, uint32_t stream, uint32
     const struct core_stream *st = core->streams[stream];
     const struct core_slot *s = &st->slots[slot];
     uint64_t position = s->batch.first_position + row;
+    bool failed = s->row[row].class_number != SPDL_CLASS_OK;
     *ret_view =
         (struct pipeline_row_view){.id = s->row[row].id,
+                                   .failed_id = failed ? s->row[row].failed_id : s->row[row].id,
                                    .position = position,
+                                   .attempt = s->row[row].attempt,
                                    .class_number = (enum spdl_class)s->row[row].class_number,
+                                   .masked = s->row[row].masked,
                                    .padded = position >= st->params.schedule.samples};
 }
 
@@ -438,7 +442,7 @@ enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint
         return PIPELINE_REASON_DECODE;
     if (stream->memory_wait)
         return PIPELINE_REASON_MEMORY;
-    if (slot->fetching > 0 || slot->placed < slot->rows)
+    if (slot->fetching > 0 || slot->placed < slot->rows || slot->again_count > 0)
         return PIPELINE_REASON_READS;
     return PIPELINE_REASON_DECODE;
 }
@@ -452,6 +456,10 @@ void pipeline_core_stream(const struct pipeline_core *core, uint32_t number,
                                               .next_sequence = stream->next_sequence,
                                               .reason = pipeline_core_reason(core, number),
                                               .samples = stream->samples,
+                                              .counted_rows = stream->counted_rows,
+                                              .failed_rows = stream->failed_rows,
+                                              .consecutive_rows = stream->consecutive_rows,
+                                              .most_class = pipeline_core_most_class(stream),
                                               .memory_bytes = stream->params.memory_bytes,
                                               .ended = stream->ended};
     for (uint32_t i = 0; i < stream->params.slot_count; i++) {
@@ -461,6 +469,7 @@ void pipeline_core_stream(const struct pipeline_core *core, uint32_t number,
     plan_batch_at(&stream->params.schedule, stream->next_publish, &ret_view->next_batch);
     for (uint32_t i = 0; i < SPDL_CLASS_COUNT; i++)
         ret_view->failures[i] = stream->failures[i];
+    ret_view->most_rows = stream->failed_classes[ret_view->most_class];
 }
 
 uint64_t pipeline_core_memory_used(const struct pipeline_core *core)

@@ -1,5 +1,5 @@
-/* What the two halves of the core share: pipeline_core.c takes events, pipeline_core_next.c gives
- * commands. For them alone. */
+/* What the parts of the core share: pipeline_core.c takes events, pipeline_core_next.c gives
+ * commands, pipeline_core_failed.c knows what becomes of failed samples. For them alone. */
 #ifndef SPDLD_PIPELINE_CORE_STATE_H
 #define SPDLD_PIPELINE_CORE_STATE_H
 
@@ -20,10 +20,13 @@ enum op_kind_core { CORE_OP_FREE, CORE_OP_FETCH, CORE_OP_DECODE };
 
 struct core_row {
     uint64_t id;
+    uint64_t failed_id;               /* of the sample of the order, where it failed */
     uint64_t blob_offset, blob_bytes; /* blob_bytes 0: no blob */
-    uint8_t state;                    /* enum row_state */
-    uint8_t class_number;
-    uint8_t crashes;
+    uint32_t attempt;
+    uint8_t state;        /* enum row_state */
+    uint8_t class_number; /* that the sample of the order failed with; 0: it did not */
+    uint8_t crashes;      /* on the sample of this attempt */
+    bool masked;          /* done, and nothing is shown */
 };
 
 struct core_slot {
@@ -33,7 +36,10 @@ struct core_slot {
     uint32_t rows, placed, done, fetching, decoding;
     uint32_t queue_head, queue_count; /* rows in state READY, in the order they became so */
     uint32_t *queue;
+    uint32_t again_head, again_count; /* rows to be placed with another attempt */
+    uint32_t *again;
     struct core_row *row;
+    uint32_t failures[SPDL_CLASS_COUNT];
 };
 
 struct core_stream {
@@ -53,6 +59,13 @@ struct core_stream {
     enum spdl_class end_class;
     uint64_t failures[SPDL_CLASS_COUNT];
     uint64_t samples;
+    bool lost; /* at a row whose substitutes have all failed: nothing behind it is made any more */
+    uint64_t lost_sequence;
+    uint32_t lost_row;
+    enum pipeline_limit end_limit;
+    uint64_t counted_rows, failed_rows, shown_rows; /* for the limits */
+    uint64_t failed_classes[SPDL_CLASS_COUNT];      /* of the failed rows */
+    uint32_t consecutive_rows;
     uint8_t slot_of[PIPELINE_SLOTS_MAX]; /* of sequence mod PIPELINE_SLOTS_MAX, while it is in
                                             [next_publish, next_sequence) */
     struct core_slot slots[PIPELINE_SLOTS_MAX];
@@ -101,8 +114,19 @@ void pipeline_core_op_give(struct pipeline_core *core, struct core_op *op);
 uint64_t pipeline_core_ticket(const struct pipeline_core *core, const struct core_op *op);
 
 void pipeline_core_row_ready(struct core_slot *slot, uint32_t row);
+/* Its sample is made, or failed: then the row is perhaps placed again with a substitute. */
 void pipeline_core_row_done(struct pipeline_core *core, uint32_t stream, struct core_slot *slot,
                             uint32_t row, enum spdl_class class_number);
+/* The slot's next row to be placed, with `take` for good; it has one. A row behind one whose
+ * substitutes all failed is not made any more. */
+uint32_t pipeline_core_row_next(const struct core_slot *slot);
+uint32_t pipeline_core_row_take(struct core_slot *slot);
+bool pipeline_core_row_is_lost(const struct core_stream *stream, const struct core_slot *slot,
+                               uint32_t row);
+/* Counts the rows of a batch that is whole. False: one of them ends the stream. */
+bool pipeline_core_count_batch(struct pipeline_core *core, uint32_t stream, uint32_t slot);
+/* The class of most of the failed rows that were counted. */
+enum spdl_class pipeline_core_most_class(const struct core_stream *stream);
 void pipeline_core_blob_drop(struct pipeline_core *core, struct core_row *row);
 void pipeline_core_end(struct pipeline_core *core, uint32_t stream, int code,
                        enum spdl_class class_number);

@@ -150,6 +150,7 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
     char words[160];
     fault_words(result, words, sizeof words);
     struct sink_note note = {.class_number = (enum spdl_class)result->class_number,
+                             .is_substitute = ref.attempt > 0,
                              .message = words};
     sink_note(stream->sink, ref.slot, ref.row, &note);
     if (stream->faults_logged++ < FAULTS_LOGGED_MAX)

@@ -16,14 +16,17 @@ static uint64_t sample_at(struct pipeline_stream *stream, uint32_t epoch, uint64
     return plan_permutation_at(&stream->permutation[half], position);
 }
 
-void pipeline_row_lookup(void *context, uint32_t number, uint32_t epoch, uint64_t position,
+void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample)
 {
     struct pipeline *pipeline = context;
     struct pipeline_stream *stream = pipeline->streams[number];
     struct source_sample sample;
     struct pipeline_recipe recipe;
-    uint64_t id = sample_at(stream, epoch, position);
+    uint64_t id = place->attempt == 0
+                      ? sample_at(stream, place->epoch, place->position)
+                      : plan_substitute(stream->seed, place->epoch, stream->schedule.samples,
+                                        place->position, place->attempt);
     source_sample(stream->dataset->source, id, &sample);
     pipeline_recipe_make(stream, &sample, &recipe);
     *ret_sample = (struct pipeline_sample){
@@ -110,13 +113,19 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
     sink_publish_begin(stream->sink, slot, &batch);
     for (uint32_t r = 0; r < batch.rows; r++) {
         struct pipeline_row_view row;
-        struct source_sample sample;
+        struct source_sample sample, failed;
         pipeline_core_row(stream->pipeline->core, stream->number, slot, r, &row);
         source_sample(stream->dataset->source, row.id, &sample);
+        source_sample(stream->dataset->source, row.failed_id, &failed);
         struct sink_row shown = {.id = row.id,
                                  .key = sample.key,
                                  .key_bytes = sample.key_bytes,
+                                 .failed_id = row.failed_id,
+                                 .failed_key = failed.key,
+                                 .failed_key_bytes = failed.key_bytes,
                                  .class_number = row.class_number,
+                                 .attempt = row.attempt,
+                                 .masked = row.masked,
                                  .padded = row.padded,
                                  .message = message_for(row.class_number)};
         sink_publish_row(stream->sink, slot, r, &shown);

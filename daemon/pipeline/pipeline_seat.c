@@ -76,10 +76,8 @@ static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_
 {
     if (stream->faults_logged++ >= FAULTS_LOGGED_MAX)
         return;
-    struct pipeline_row_view row;
     struct source_sample sample;
-    pipeline_core_row(stream->pipeline->core, ref->stream, ref->slot, ref->row, &row);
-    source_sample(stream->dataset->source, row.id, &sample);
+    source_sample(stream->dataset->source, ref->id, &sample);
     log_line(LOG_LEVEL_WARNING, "dataset %s: %.*s: %s: %s", stream->dataset->config.name,
              (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number), note->message);
 }
@@ -111,7 +109,7 @@ static void on_finished(void *context, uint32_t worker,
                                    .class_number = (enum spdl_class)completion->class_number,
                                    .cost_ns = completion->cost_ns};
     struct pipeline_row_ref ref;
-    if (completion->class_number == SPDL_CLASS_RESOURCE)
+    if (!pipeline_is_content(event.class_number))
         fail_short(pipeline, completion);
     if (pipeline_core_feed(pipeline->core, &event, &ref) < 0) {
         log_line(LOG_LEVEL_WARNING, "a worker finished a row that it was not given");
@@ -121,6 +119,7 @@ static void on_finished(void *context, uint32_t worker,
         return;
     struct pipeline_stream *stream = pipeline->streams[ref.stream];
     struct sink_note note = {.class_number = event.class_number,
+                             .is_substitute = ref.attempt > 0,
                              .has_draws = (completion->flags & SPDL_WORK_DRAWS) != 0,
                              .hflip = (completion->flags & SPDL_WORK_HFLIP) != 0,
                              .vflip = (completion->flags & SPDL_WORK_VFLIP) != 0,

@@ -63,7 +63,8 @@ struct pipeline_stream {
     /* as asked */
     bool has_seed, has_state;
     uint64_t batch, seed, limit, step;
-    uint32_t rank, world, epoch, slots, policy;
+    uint32_t rank, world, epoch, slots;
+    struct config_on_error on_error;
     struct plan_state state;
     char job[64];
     pid_t pid;
@@ -180,7 +181,7 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
                           struct pipeline_recipe *ret_recipe);
 
 /* pipeline_row.c: what stands where, and what worker and rank are told of it */
-void pipeline_row_lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+void pipeline_row_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample);
 void pipeline_row_command(const struct pipeline_stream *stream,
                           const struct pipeline_command *command,

@@ -168,13 +168,16 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                              .slot_count = stream->slots,
                              .row_count = (uint32_t)(stream->batch / stream->world),
                              .key_bytes = counts->longest_key_bytes,
+                             .has_substitutes = stream->on_error.policy == CONFIG_POLICY_SUBSTITUTE,
                              .generation = pipeline->generation,
                              .shm_kind = pipeline->params.config->shm};
     stream->memory_bytes = sink_memory_bytes(&stream->sink_params);
     struct pipeline_stream_params params = {.schedule = stream->schedule,
                                             .slot_count = stream->slots,
                                             .worker = stream->worker,
-                                            .policy = stream->policy,
+                                            .policy = stream->on_error.policy,
+                                            .max_rate = stream->on_error.max_rate,
+                                            .max_consecutive = stream->on_error.max_consecutive,
                                             .limit = stream->limit,
                                             .memory_bytes = stream->memory_bytes};
     uint64_t free_bytes = 0;
@@ -259,8 +262,8 @@ static int stream_fill(struct pipeline_stream *stream, const struct pipeline_ope
     stream->pid = open->pid;
     stream->uid = open->uid;
     snprintf(stream->job, sizeof stream->job, "%s", open->job);
-    stream->policy = stream->dataset->config.policy;
-    if (open->on_error[0] && config_policy_read(open->on_error, &stream->policy, reterr) < 0)
+    stream->on_error = stream->dataset->config.on_error;
+    if (open->on_error[0] && config_on_error_read(open->on_error, &stream->on_error, reterr) < 0)
         return -EINVAL;
     stream->has_state = open->state[0] != 0;
     if (stream->has_state)

@@ -47,6 +47,12 @@ void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffl
                            uint32_t epoch, uint64_t samples);
 uint64_t plan_permutation_at(const struct plan_permutation *permutation, uint64_t position);
 
+/* The sample shown at a position whose own sample, and the substitutes of the attempts before this
+ * one, cannot be shown. attempt >= 1. For each attempt a bijection on [0, samples), whatever the
+ * shuffle; else as plan_order. */
+uint64_t plan_substitute(uint64_t seed, uint32_t epoch, uint64_t samples, uint64_t position,
+                         uint32_t attempt);
+
 /* The plan id: canonical text "spdl-plan 1\n…" over dataset id, order version, shuffle, last and
  * fields after field_finish. Not seed, batch or world size. -EINVAL: what this version does not
  * have, such as shuffle: block; -ENOMEM. Allocates, and gives it back. */

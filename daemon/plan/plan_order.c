@@ -61,24 +61,30 @@ static uint64_t order_add(uint64_t x, uint64_t y, uint64_t m)
     return sum >= m ? sum - m : sum;
 }
 
+/* The network for `permutation->samples` with the keys of a window. */
+static void order_network(struct plan_permutation *permutation, uint64_t seed, uint32_t epoch,
+                          uint32_t window)
+{
+    permutation->a = order_root_up(permutation->samples);
+    permutation->b = (permutation->samples - 1) / permutation->a + 1;
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    for (uint32_t block = 0; block < ORDER_ROUNDS / 2; block++) {
+        const uint32_t counter[4] = {block, window, epoch, order_domain};
+        uint32_t words[4];
+        philox4x32(counter, key, words);
+        permutation->keys[2 * block] = words[0] | (uint64_t)words[1] << 32;
+        permutation->keys[2 * block + 1] = words[2] | (uint64_t)words[3] << 32;
+    }
+}
+
 void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffle, uint64_t seed,
                            uint32_t epoch, uint64_t samples)
 {
     ASSERT(samples >= 1 && samples <= order_samples_max);
     ASSERT(shuffle == PLAN_SHUFFLE_NONE || shuffle == PLAN_SHUFFLE_GLOBAL);
     *permutation = (struct plan_permutation){.samples = samples, .shuffle = shuffle};
-    if (shuffle == PLAN_SHUFFLE_NONE)
-        return;
-    permutation->a = order_root_up(samples);
-    permutation->b = (samples - 1) / permutation->a + 1;
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    for (uint32_t block = 0; block < ORDER_ROUNDS / 2; block++) {
-        const uint32_t counter[4] = {block, 0, epoch, order_domain};
-        uint32_t words[4];
-        philox4x32(counter, key, words);
-        permutation->keys[2 * block] = words[0] | (uint64_t)words[1] << 32;
-        permutation->keys[2 * block + 1] = words[2] | (uint64_t)words[3] << 32;
-    }
+    if (shuffle == PLAN_SHUFFLE_GLOBAL)
+        order_network(permutation, seed, epoch, 0);
 }
 
 uint64_t plan_permutation_at(const struct plan_permutation *permutation, uint64_t position)
@@ -107,5 +113,14 @@ uint64_t plan_order(uint32_t shuffle, uint64_t seed, uint32_t epoch, uint64_t sa
 {
     struct plan_permutation permutation;
     plan_permutation_init(&permutation, shuffle, seed, epoch, samples);
+    return plan_permutation_at(&permutation, position);
+}
+
+uint64_t plan_substitute(uint64_t seed, uint32_t epoch, uint64_t samples, uint64_t position,
+                         uint32_t attempt)
+{
+    ASSERT(samples >= 1 && samples <= order_samples_max && attempt >= 1);
+    struct plan_permutation permutation = {.samples = samples, .shuffle = PLAN_SHUFFLE_GLOBAL};
+    order_network(&permutation, seed, epoch, attempt);
     return plan_permutation_at(&permutation, position);
 }

@@ -17,8 +17,9 @@ struct sink_params {
     const struct field_spec *fields; /* borrowed during the call; finished */
     uint32_t field_count;
     uint32_t slot_count;
-    uint32_t row_count; /* rows that a slot has room for; may be 0 rows used later */
-    uint32_t key_bytes; /* longest key */
+    uint32_t row_count;   /* rows that a slot has room for; may be 0 rows used later */
+    uint32_t key_bytes;   /* longest key */
+    bool has_substitutes; /* a row may have two keys */
     uint64_t stream_id;
     uint64_t generation;
     uint32_t shm_kind; /* enum spdl_shm_kind */
@@ -48,6 +49,7 @@ uint64_t sink_field_offset(const struct sink *sink, uint32_t field);
 /* What is known about a row when its fetch or decode ended; stays until sink_reset of its slot. */
 struct sink_note {
     enum spdl_class class_number;
+    bool is_substitute; /* the row keeps the class and the message of the sample that failed */
     bool has_draws, hflip, vflip;
     int32_t crop[4];
     const char *message; /* borrowed; any bytes up to a 0; "" for none */
@@ -65,10 +67,15 @@ struct sink_batch {
     const char *state; /* text of the place behind it */
 };
 struct sink_row {
-    uint64_t id;
+    uint64_t id;     /* of the sample shown; where none is, of the one that failed */
     const char *key; /* borrowed */
     uint32_t key_bytes;
-    enum spdl_class class_number; /* not OK: the row is zeroed in every field and not valid */
+    uint64_t failed_id; /* of the sample of the order, where it failed; else id */
+    const char *failed_key;
+    uint32_t failed_key_bytes;
+    enum spdl_class class_number; /* of that sample */
+    uint32_t attempt;             /* 0: the sample of the order is shown */
+    bool masked;                  /* the row is zeroed in every field and not valid */
     bool padded;                  /* shown, not valid */
     const char *message;          /* used when the row has no note of its own; "" for none */
 };

@@ -61,7 +61,7 @@ static bool layout_make(const struct sink_params *params, struct layout *l)
     l->rows = align_up(sizeof(struct spdl_shm_slot), 64);
     l->messages = l->rows + rows * sizeof(struct spdl_shm_row);
     l->text = l->messages + (uint64_t)SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES;
-    l->text_bytes = rows * params->key_bytes;
+    l->text_bytes = rows * params->key_bytes * (params->has_substitutes ? 2 : 1);
     l->slot_stride = align_up(l->text + l->text_bytes, 128);
     l->control_bytes = align_up(l->slots + params->slot_count * l->slot_stride, 4096);
     return true;
@@ -269,13 +269,15 @@ static uint32_t message_put(struct sink *sink, uint32_t slot, const char *messag
 void sink_note(struct sink *sink, uint32_t slot, uint32_t row, const struct sink_note *note)
 {
     struct spdl_shm_row *to = row_at(sink, slot, row);
-    to->class_number = note->class_number;
     to->flags = 0;
     if (note->has_draws) {
         to->flags = SPDL_SHM_ROW_DRAWS | (note->hflip ? SPDL_SHM_ROW_HFLIP : 0u) |
                     (note->vflip ? SPDL_SHM_ROW_VFLIP : 0u);
         memcpy(to->crop, note->crop, sizeof to->crop);
     }
+    if (note->is_substitute)
+        return;
+    to->class_number = note->class_number;
     if (note->class_number != SPDL_CLASS_OK)
         to->message = message_put(sink, slot, note->message);
 }
@@ -315,31 +317,43 @@ static void row_zero(struct sink *sink, uint32_t slot, uint32_t row)
                sink->row_bytes[f]);
 }
 
+/* Adds a key to the slot's text and returns where; its length is cut to the room that is left. */
+static uint32_t key_put(struct sink *sink, uint32_t slot, const char *key, uint32_t *key_bytes)
+{
+    uint64_t at = sink->text_used[slot], room = sink->layout.text_bytes - at;
+    if (*key_bytes > room)
+        *key_bytes = (uint32_t)room;
+    memcpy((char *)sink->control.base + slot_at(sink, slot)->text_offset + at, key, *key_bytes);
+    sink->text_used[slot] += *key_bytes;
+    return (uint32_t)at;
+}
+
 void sink_publish_row(struct sink *sink, uint32_t slot, uint32_t row, const struct sink_row *shown)
 {
     struct spdl_shm_slot *head = slot_at(sink, slot);
     struct spdl_shm_row *to = row_at(sink, slot, row);
-    uint64_t room = sink->layout.text_bytes - sink->text_used[slot];
-    uint32_t bytes = shown->key_bytes <= room ? shown->key_bytes : (uint32_t)room;
-    memcpy((char *)sink->control.base + head->text_offset + sink->text_used[slot], shown->key,
-           bytes);
-    to->id = to->failed_id = shown->id;
-    to->key_offset = (uint32_t)sink->text_used[slot];
-    to->key_bytes = bytes;
-    sink->text_used[slot] += bytes;
-    bool bad = shown->class_number != SPDL_CLASS_OK;
-    if (bad) {
-        if (to->class_number != (uint32_t)shown->class_number || to->message == 0)
-            to->message = message_put(sink, slot, shown->message);
+    bool failed = shown->class_number != SPDL_CLASS_OK;
+    to->id = shown->id;
+    to->key_bytes = shown->key_bytes;
+    to->key_offset = key_put(sink, slot, shown->key, &to->key_bytes);
+    to->failed_id = shown->failed_id;
+    to->failed_key_offset = to->key_offset;
+    to->failed_key_bytes = failed ? to->key_bytes : 0;
+    if (failed && shown->attempt > 0) {
+        to->failed_key_bytes = shown->failed_key_bytes;
+        to->failed_key_offset = key_put(sink, slot, shown->failed_key, &to->failed_key_bytes);
+    }
+    if (failed && (to->class_number != (uint32_t)shown->class_number || to->message == 0))
+        to->message = message_put(sink, slot, shown->message);
+    if (shown->masked) {
         to->flags = 0;
         row_zero(sink, slot, row);
     }
     to->class_number = shown->class_number;
-    to->failed_key_offset = to->key_offset;
-    to->failed_key_bytes = bad ? bytes : 0;
-    to->valid = !bad && !shown->padded;
+    to->attempt = shown->attempt;
+    to->valid = !shown->masked && !shown->padded;
     head->valid += to->valid;
-    head->error_count += bad;
+    head->error_count += failed;
 }
 
 uint64_t sink_publish_end(struct sink *sink, uint32_t slot)

@@ -48,10 +48,10 @@ def round_keys(seed, epoch, window=0):
 class Order:
     """The order of one epoch."""
 
-    def __init__(self, shuffle, seed, epoch, samples):
+    def __init__(self, shuffle, seed, epoch, samples, window=0):
         self.shuffle = shuffle
         self.samples = samples
-        self.keys = round_keys(seed, epoch)
+        self.keys = round_keys(seed, epoch, window)
         self.a = math.isqrt(samples)
         if self.a * self.a < samples:
             self.a += 1
@@ -69,6 +69,11 @@ class Order:
             x = left * self.b + right
             if x < self.samples:
                 return x
+
+
+def substitute(seed, epoch, samples, position, attempt):
+    """What stands at a position when its own sample and `attempt - 1` substitutes failed."""
+    return Order("global", seed, epoch, samples, attempt).at(position)
 
 
 # 3. Draws

@@ -17,16 +17,18 @@
 enum { COMMANDS_MAX = 8192 };
 
 static uint64_t blob_bytes;       /* of every sample */
-static uint64_t limited_position; /* its sample is above a limit */
+static uint64_t limited_position; /* its sample is above a limit, */
+static uint32_t limited_attempts; /* and so are this many less one of its substitutes */
 
-static inline void lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+/* Sample 100 + position; its substitutes are 1000 higher each. */
+static inline void lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                           struct pipeline_sample *ret_sample)
 {
     (void)context;
     (void)stream;
-    (void)epoch;
-    *ret_sample = (struct pipeline_sample){.id = position + 100, .blob_bytes = blob_bytes};
-    if (position == limited_position)
+    *ret_sample = (struct pipeline_sample){.id = 1000u * place->attempt + place->position + 100,
+                                           .blob_bytes = blob_bytes};
+    if (place->position == limited_position && place->attempt < limited_attempts)
         ret_sample->class_number = SPDL_CLASS_LIMIT;
 }
 
@@ -40,9 +42,11 @@ static inline void core_make(uint64_t arena_bytes, uint32_t fetch_depth, uint32_
                                           .memory_bytes = 10000,
                                           .fetch_depth = fetch_depth,
                                           .threads = threads,
+                                          .rate_rows = 10,
                                           .lookup = lookup};
     blob_bytes = 5000;
     limited_position = UINT64_MAX;
+    limited_attempts = 1;
     core = pipeline_core_create(&params);
     assert_non_null(core);
 }
@@ -61,6 +65,8 @@ static inline struct pipeline_stream_params stream_params(uint64_t samples, uint
         .schedule = {.samples = samples, .batch = batch, .world = 1, .last = PLAN_LAST_DROP},
         .slot_count = 2,
         .policy = PIPELINE_POLICY_MASK,
+        .max_rate = PIPELINE_RATE_UNIT,
+        .max_consecutive = 100,
         .memory_bytes = 10};
 }
 

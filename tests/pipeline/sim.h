@@ -24,7 +24,8 @@ enum sim_fate { SIM_GOOD, SIM_BAD_LOOKUP, SIM_BAD_FETCH, SIM_BAD_DECODE, SIM_POI
 struct sim_totals {
     uint64_t schedules, steps, commands, batches, kills, crashes, classed_crash, ranks_lost,
         reopened, memory_waits, refused_opens, bogus, orphans, policy_ends, size_ends, death_ends,
-        zero_rows, padded_rows, queue_full;
+        attempt_ends, consecutive_ends, rate_ends, all_failed_ends, substituted_rows, zero_rows,
+        padded_rows, queue_full;
 };
 
 struct sim_op {
@@ -34,7 +35,7 @@ struct sim_op {
     bool alone; /* a decode that must have its worker for itself */
     uint32_t stream, slot, row, worker;
     uint64_t id, position, blob_offset, blob_bytes;
-    uint32_t epoch;
+    uint32_t epoch, attempt;
 };
 
 enum sim_row_state {
@@ -46,7 +47,7 @@ enum sim_row_state {
 };
 struct sim_row {
     enum sim_row_state state;
-    enum spdl_class class_number;
+    uint32_t attempt; /* that is at work, or is the next to be looked up */
     uint32_t crashes;
     uint64_t blob_offset, blob_bytes;
     uint64_t stamp; /* what stands in the row's place in the slot */
@@ -62,6 +63,14 @@ struct sim_slot {
 
 enum sim_attach { SIM_ATTACH_NONE, SIM_ATTACH_SENT, SIM_ATTACH_DONE, SIM_ATTACH_DETACHING };
 
+/* What is counted for the limits of failures, row by row in the order of the stream. */
+struct sim_counts {
+    uint64_t rows, failed, shown;
+    uint32_t consecutive;
+    uint64_t classes[SPDL_CLASS_COUNT];  /* of the failed rows */
+    uint64_t failures[SPDL_CLASS_COUNT]; /* of all samples that failed */
+};
+
 /* A stream of the core, under its number. */
 struct sim_stream {
     bool used, started, closing, unmapped, ended, end_seen;
@@ -69,6 +78,7 @@ struct sim_stream {
     uint32_t job, worker, policy, slot_count, rows;
     uint64_t base; /* batch of the job that is the stream's first */
     uint64_t limit, memory_bytes, published, released, taken;
+    struct sim_counts counts;
     int end_code; /* when ended: what END must say */
     enum spdl_class end_class;
     struct sim_slot slots[SIM_SLOTS_MAX];
@@ -78,7 +88,7 @@ struct sim_stream {
 struct sim_job {
     struct plan_schedule schedule;
     uint64_t seed, target, seen;
-    uint32_t shuffle, worker, policy, slot_count;
+    uint32_t shuffle, worker, policy, slot_count, max_rate, max_consecutive;
     uint32_t stream; /* SIM_NOWHERE: it has none */
     bool has_limit, over;
 };
@@ -123,18 +133,24 @@ void sim_trace(const struct sim *sim, const char *format, ...)
 
 /* The model: row `row` of batch `k` of a job. */
 struct sim_truth {
-    uint64_t id, position;
-    uint32_t epoch;
-    enum spdl_class class_number;
-    bool padded;
+    uint64_t id, failed_id, position;
+    uint32_t epoch, attempt;
+    enum spdl_class class_number; /* of the sample of the order */
+    bool masked, padded;
 };
 struct sim_truth sim_truth_of(const struct sim *sim, const struct sim_job *job, uint64_t k,
                               uint32_t row);
+/* The sample of one attempt. */
+uint64_t sim_id_of(const struct sim_job *job, uint64_t k, uint32_t row, uint32_t attempt);
+/* Counts batch k for the limits of its stream; *ret_row is the row that passes one. */
+enum pipeline_limit sim_count_batch(const struct sim *sim, const struct sim_job *job, uint64_t k,
+                                    struct sim_counts *counts, uint32_t *ret_row);
+enum spdl_class sim_most_class(const struct sim_counts *counts);
 enum sim_fate sim_fate_of(const struct sim *sim, uint64_t id);
 enum spdl_class sim_class_of(const struct sim *sim, uint64_t id);
 uint64_t sim_blob_bytes_of(const struct sim *sim, uint64_t id);
 uint64_t sim_stamp_of(uint64_t id, uint32_t epoch, uint64_t position);
-void sim_lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
+void sim_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                 struct pipeline_sample *ret_sample);
 
 void sim_pages_take(struct sim *sim, uint64_t offset, uint64_t bytes);

@@ -153,7 +153,7 @@ bool sim_bogus(struct sim *sim)
         return false;
     sim->totals->bogus++;
     uint64_t before = digest(sim);
-    struct pipeline_row_ref ref = {77, 77, 77, true};
+    struct pipeline_row_ref ref = {77, 77, 77, true, 77, 77};
     sim_feed(sim, &event, -EPROTO, &ref);
     if (ref.stream != 77 || ref.slot != 77 || ref.row != 77)
         sim_fail(sim, "a refused event leads somewhere");

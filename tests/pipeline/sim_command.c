@@ -32,9 +32,16 @@ static void row_check(struct sim *sim, const struct pipeline_command *command)
          (unsigned long long)stream->published);
     NEED(!stream->limit || view.sequence < stream->limit, "a batch behind the limit");
     NEED(command->row < view.batch.rows, "row %u of %u", command->row, view.batch.rows);
-    struct sim_truth truth =
-        sim_truth_of(sim, &sim->jobs[stream->job], stream->base + view.sequence, command->row);
-    NEED(command->id == truth.id && command->position == truth.position &&
+    const struct sim_job *job = &sim->jobs[stream->job];
+    uint64_t k = stream->base + view.sequence;
+    struct sim_truth truth = sim_truth_of(sim, job, k, command->row);
+    struct sim_row *row = &sim->streams[command->stream].slots[command->slot].rows[command->row];
+    /* What fails by the lookup alone was passed over. */
+    while (row->attempt < truth.attempt &&
+           sim_fate_of(sim, sim_id_of(job, k, command->row, row->attempt)) == SIM_BAD_LOOKUP)
+        row->attempt++;
+    NEED(command->id == sim_id_of(job, k, command->row, row->attempt) &&
+             row->attempt <= truth.attempt && command->position == truth.position &&
              command->epoch == truth.epoch,
          "row %u of batch %llu is another sample", command->row, (unsigned long long)view.sequence);
 }
@@ -49,20 +56,23 @@ static struct sim_op *op_new(struct sim *sim, const struct pipeline_command *com
         return NULL;
     }
     struct sim_op *op = &sim->ops[sim->op_count++];
-    *op = (struct sim_op){.ticket = command->ticket,
-                          .fetch = command->kind == PIPELINE_COMMAND_FETCH,
-                          .stream = command->stream,
-                          .slot = command->slot,
-                          .row = command->row,
-                          .worker = command->worker,
-                          .id = command->id,
-                          .position = command->position,
-                          .epoch = command->epoch,
-                          .blob_offset = command->blob_offset,
-                          .blob_bytes = command->blob_bytes};
+    *op = (struct sim_op){
+        .ticket = command->ticket,
+        .fetch = command->kind == PIPELINE_COMMAND_FETCH,
+        .stream = command->stream,
+        .slot = command->slot,
+        .row = command->row,
+        .worker = command->worker,
+        .id = command->id,
+        .position = command->position,
+        .epoch = command->epoch,
+        .attempt = sim->streams[command->stream].slots[command->slot].rows[command->row].attempt,
+        .blob_offset = command->blob_offset,
+        .blob_bytes = command->blob_bytes};
     struct pipeline_row_ref ref = {0};
     if (pipeline_core_ticket_ref(sim->core, op->ticket, &ref) != 0 || ref.stream != op->stream ||
-        ref.slot != op->slot || ref.row != op->row || ref.orphan)
+        ref.slot != op->slot || ref.row != op->row || ref.orphan || ref.id != op->id ||
+        ref.attempt != op->attempt)
         sim_fail(sim, "a new ticket leads elsewhere");
     return op;
 }
@@ -125,19 +135,19 @@ static void publish_row_check(struct sim *sim, const struct pipeline_command *co
     pipeline_core_row(sim->core, command->stream, command->slot, number, &view);
     struct sim_truth truth =
         sim_truth_of(sim, &sim->jobs[stream->job], stream->base + sequence, number);
-    NEED(view.id == truth.id && view.position == truth.position && view.padded == truth.padded,
+    NEED(view.id == truth.id && view.failed_id == truth.failed_id &&
+             view.attempt == truth.attempt && view.masked == truth.masked &&
+             view.position == truth.position && view.padded == truth.padded,
          "row %u of batch %llu is another sample", number, (unsigned long long)sequence);
     NEED(view.class_number == truth.class_number, "row %u of batch %llu is %s and not %s", number,
          (unsigned long long)sequence, spdl_class_name(view.class_number),
          spdl_class_name(truth.class_number));
     NEED(sim_fate_of(sim, truth.id) == SIM_BAD_LOOKUP || row->state == SIM_ROW_DONE,
          "row %u of batch %llu is not done", number, (unsigned long long)sequence);
-    NEED(truth.class_number != SPDL_CLASS_OK ||
-             row->stamp == sim_stamp_of(truth.id, truth.epoch, truth.position),
+    NEED(truth.masked || row->stamp == sim_stamp_of(truth.id, truth.epoch, truth.position),
          "row %u of batch %llu has other bytes", number, (unsigned long long)sequence);
-    NEED(truth.class_number == SPDL_CLASS_OK || stream->policy != PIPELINE_POLICY_FAIL,
-         "a failed row is published under the policy fail");
     sim->totals->padded_rows += truth.padded;
+    sim->totals->substituted_rows += truth.attempt > 0;
 }
 
 static void on_publish(struct sim *sim, const struct pipeline_command *command)
@@ -163,6 +173,11 @@ static void on_publish(struct sim *sim, const struct pipeline_command *command)
     for (uint32_t i = 0; i < sim->op_count; i++)
         NEED(sim->ops[i].stream != command->stream || sim->ops[i].slot != command->slot,
              "slot %u is published while a row of it is at work", command->slot);
+    uint32_t row = 0;
+    NEED(sim_count_batch(sim, &sim->jobs[stream->job], stream->base + view.sequence,
+                         &stream->counts, &row) == PIPELINE_LIMIT_NONE,
+         "batch %llu is published, and row %u passes a limit", (unsigned long long)view.sequence,
+         row);
     for (uint32_t r = 0; r < batch.rows && !sim->failed; r++)
         publish_row_check(sim, command, view.sequence, r);
     slot->held = true;
@@ -177,24 +192,33 @@ static void on_publish(struct sim *sim, const struct pipeline_command *command)
 
 /* --- streams --- */
 
-/* It ends by a failed row: the first one of the next batch. */
+/* It ends by a row of the next batch that passes a limit: the first that does. */
 static void end_by_row_check(struct sim *sim, const struct pipeline_command *command)
 {
-    const struct sim_stream *stream = &sim->streams[command->stream];
+    struct sim_stream *stream = &sim->streams[command->stream];
     const struct sim_job *job = &sim->jobs[stream->job];
-    uint64_t k = stream->base + stream->published;
-    struct plan_batch batch;
-    plan_batch_at(&job->schedule, k, &batch);
     uint32_t row = 0;
-    while (row < batch.rows && sim_truth_of(sim, job, k, row).class_number == SPDL_CLASS_OK)
-        row++;
-    NEED(stream->policy == PIPELINE_POLICY_FAIL && row < batch.rows, "no failed row, and an end");
+    uint64_t k = stream->base + stream->published;
+    enum pipeline_limit limit = sim_count_batch(sim, job, k, &stream->counts, &row);
     struct pipeline_slot_view view;
     pipeline_core_slot(sim->core, command->stream, command->slot, &view);
-    NEED(command->class_number == sim_truth_of(sim, job, k, row).class_number &&
+    NEED(limit != PIPELINE_LIMIT_NONE && limit == command->limit &&
              view.sequence == stream->published && command->has_row && command->row == row,
-         "it ends by another row than the first that failed");
-    sim->totals->policy_ends++;
+         "it ends by limit %d of row %u and not by limit %d of row %u", (int)command->limit,
+         command->row, (int)limit, row);
+    enum spdl_class class_number = sim_most_class(&stream->counts);
+    if (limit == PIPELINE_LIMIT_FIRST)
+        class_number = sim_truth_of(sim, job, k, row).class_number;
+    else if (limit == PIPELINE_LIMIT_ATTEMPTS || stream->counts.shown == 0)
+        class_number = SPDL_CLASS_ALL_FAILED;
+    NEED(command->class_number == class_number, "it ends as %s and not as %s",
+         spdl_class_name(command->class_number), spdl_class_name(class_number));
+    sim->totals->policy_ends += limit == PIPELINE_LIMIT_FIRST;
+    sim->totals->attempt_ends += limit == PIPELINE_LIMIT_ATTEMPTS;
+    sim->totals->consecutive_ends += limit == PIPELINE_LIMIT_CONSECUTIVE;
+    sim->totals->rate_ends += limit == PIPELINE_LIMIT_RATE;
+    sim->totals->all_failed_ends +=
+        limit != PIPELINE_LIMIT_ATTEMPTS && class_number == SPDL_CLASS_ALL_FAILED;
 }
 
 /* It ends since a blob is larger than the whole arena. */
@@ -340,6 +364,17 @@ static void stream_compare(struct sim *sim, uint32_t number)
     NEED((unsigned)view.reason < PIPELINE_REASON_COUNT &&
              (view.reason == PIPELINE_REASON_NONE) == (stream->ended || stream->closing),
          "stream %u has reason %d", number, (int)view.reason);
+    const struct sim_counts *counts = &stream->counts;
+    NEED(view.counted_rows == counts->rows && view.failed_rows == counts->failed &&
+             view.consecutive_rows == counts->consecutive &&
+             view.most_class == sim_most_class(counts) &&
+             view.most_rows == counts->classes[view.most_class],
+         "stream %u counts %llu rows and %llu that failed", number,
+         (unsigned long long)view.counted_rows, (unsigned long long)view.failed_rows);
+    for (uint32_t i = 0; i < SPDL_CLASS_COUNT; i++) /* with its end, others are counted too */
+        NEED(view.ended || view.failures[i] == counts->failures[i],
+             "stream %u counts %llu failures of class %u and not %llu", number,
+             (unsigned long long)view.failures[i], i, (unsigned long long)counts->failures[i]);
     sim->totals->memory_waits += view.reason == PIPELINE_REASON_MEMORY;
 }
 

@@ -60,13 +60,28 @@ static uint32_t op_choose(struct sim *sim, bool fetch)
 static void ref_check(struct sim *sim, const struct sim_op *op, const struct pipeline_row_ref *ref)
 {
     if (ref->stream != op->stream || ref->slot != op->slot || ref->row != op->row ||
-        ref->orphan != op->orphan)
+        ref->orphan != op->orphan ||
+        (!op->orphan && (ref->id != op->id || ref->attempt != op->attempt)))
         sim_fail(sim, "a ticket leads elsewhere");
 }
 
 static struct sim_row *row_of(struct sim *sim, const struct sim_op *op)
 {
     return &sim->streams[op->stream].slots[op->slot].rows[op->row];
+}
+
+/* The row's sample is made, or failed: then the next substitute is the row's. */
+static void row_ends(struct sim *sim, const struct sim_op *op, enum spdl_class class_number)
+{
+    const struct sim_stream *stream = &sim->streams[op->stream];
+    struct sim_row *row = row_of(sim, op);
+    row->state = SIM_ROW_DONE;
+    if (class_number == SPDL_CLASS_OK || stream->policy != PIPELINE_POLICY_SUBSTITUTE ||
+        row->attempt == sim->jobs[stream->job].max_consecutive)
+        return;
+    row->state = SIM_ROW_NONE;
+    row->attempt++;
+    row->crashes = 0;
 }
 
 static bool act_fetched(struct sim *sim)
@@ -91,8 +106,10 @@ static bool act_fetched(struct sim *sim)
         sim_pages_give(sim, op.blob_offset, op.blob_bytes);
     if (op.orphan)
         return true;
-    row_of(sim, &op)->state = good ? SIM_ROW_FETCHED : SIM_ROW_DONE;
-    row_of(sim, &op)->class_number = event.class_number;
+    if (good)
+        row_of(sim, &op)->state = SIM_ROW_FETCHED;
+    else
+        row_ends(sim, &op, event.class_number);
     return true;
 }
 
@@ -138,9 +155,11 @@ static void worker_down(struct sim *sim, uint32_t worker, bool crashed, const ui
         if (op.blob_bytes > 0 && (op.orphan || over))
             sim_pages_give(sim, op.blob_offset, op.blob_bytes);
         if (!op.orphan)
-            row->state = over ? SIM_ROW_DONE : op.blob_bytes > 0 ? SIM_ROW_FETCHED : SIM_ROW_NONE;
-        if (!op.orphan && over)
+            row->state = op.blob_bytes > 0 ? SIM_ROW_FETCHED : SIM_ROW_NONE;
+        if (!op.orphan && over) {
+            row_ends(sim, &op, SPDL_CLASS_CRASH);
             sim->totals->classed_crash++;
+        }
     }
     sim->decoding[worker] = 0;
     sim->worker_up[worker] = false;
@@ -202,8 +221,7 @@ static bool act_decoded(struct sim *sim)
         sim_pages_give(sim, op.blob_offset, op.blob_bytes);
     if (op.orphan)
         return true;
-    row_of(sim, &op)->state = SIM_ROW_DONE;
-    row_of(sim, &op)->class_number = event.class_number;
+    row_ends(sim, &op, event.class_number);
     return true;
 }
 

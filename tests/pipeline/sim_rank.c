@@ -97,6 +97,8 @@ static void job_open(struct sim *sim, uint32_t number)
                                             .slot_count = job->slot_count,
                                             .worker = job->worker,
                                             .policy = job->policy,
+                                            .max_rate = job->max_rate,
+                                            .max_consecutive = job->max_consecutive,
                                             .limit = job->has_limit ? job->target - job->seen : 0,
                                             .memory_bytes = job->slot_count * 1000 - 7};
     uint64_t free_bytes = UINT64_MAX;

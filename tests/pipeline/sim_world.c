@@ -103,39 +103,6 @@ uint64_t sim_stamp_of(uint64_t id, uint32_t epoch, uint64_t position)
     return sim_mix(sim_mix(id, epoch), position) | 1;
 }
 
-/* What each rank must see, whatever happens. */
-struct sim_truth sim_truth_of(const struct sim *sim, const struct sim_job *job, uint64_t k,
-                              uint32_t row)
-{
-    struct plan_batch batch;
-    plan_batch_at(&job->schedule, k, &batch);
-    uint64_t position = batch.first_position + row, samples = job->schedule.samples;
-    uint64_t id = plan_order(job->shuffle, job->seed, batch.epoch, samples, position % samples);
-    return (struct sim_truth){id, position, batch.epoch, sim_class_of(sim, id),
-                              position >= samples};
-}
-
-void sim_lookup(void *context, uint32_t stream, uint32_t epoch, uint64_t position,
-                struct pipeline_sample *ret_sample)
-{
-    struct sim *sim = context;
-    *ret_sample = (struct pipeline_sample){0};
-    if (stream >= SIM_STREAMS_MAX || !sim->streams[stream].used) {
-        sim_fail(sim, "lookup for stream %u, which is not there", stream);
-        return;
-    }
-    const struct sim_job *job = &sim->jobs[sim->streams[stream].job];
-    if (position >= job->schedule.samples) {
-        sim_fail(sim, "lookup behind the last sample");
-        return;
-    }
-    uint64_t id = plan_order(job->shuffle, job->seed, epoch, job->schedule.samples, position);
-    ret_sample->id = id;
-    ret_sample->blob_bytes = sim_blob_bytes_of(sim, id);
-    if (sim_fate_of(sim, id) == SIM_BAD_LOOKUP)
-        ret_sample->class_number = sim_class_of(sim, id);
-}
-
 /* --- the arena and the slots --- */
 
 static uint64_t pages_of(uint64_t bytes)
@@ -223,7 +190,14 @@ static void job_init(struct sim *sim, struct sim_job *job)
     job->seed = sim_below(sim, UINT64_MAX);
     job->shuffle = sim_chance(sim, 500) ? PLAN_SHUFFLE_GLOBAL : PLAN_SHUFFLE_NONE;
     job->worker = (uint32_t)sim_below(sim, SIM_WORKERS);
-    job->policy = sim_chance(sim, 150) ? PIPELINE_POLICY_FAIL : PIPELINE_POLICY_MASK;
+    job->policy = PIPELINE_POLICY_MASK;
+    if (sim_chance(sim, 150))
+        job->policy = PIPELINE_POLICY_FAIL;
+    else if (sim_chance(sim, 600))
+        job->policy = PIPELINE_POLICY_SUBSTITUTE;
+    job->max_consecutive = sim_chance(sim, 300) ? 1 + (uint32_t)sim_below(sim, 4) : 100;
+    job->max_rate = sim_chance(sim, 200) ? (uint32_t)sim_below(sim, 12) * (PIPELINE_RATE_UNIT / 40)
+                                         : PIPELINE_RATE_UNIT;
     job->slot_count = 2 + (uint32_t)sim_below(sim, SIM_SLOTS_MAX - 1);
     job->target = 1 + sim_below(sim, 16);
     job->has_limit = sim_chance(sim, 600);
@@ -248,6 +222,8 @@ static void sim_init(struct sim *sim, uint64_t seed)
         sim->bad_decode = pick(sim, 0, 500, 80);
         sim->poison = pick(sim, 0, 600, 60);
     }
+    if (sim_chance(sim, 50))
+        sim->bad_lookup = sim->bad_fetch = sim->bad_decode = 334; /* not one is good */
     sim->blob_pages_max = 1 + (uint32_t)sim_below(sim, 4);
     uint64_t pages = sim->blob_pages_max + sim_below(sim, sim_chance(sim, 500) ? 5 : 400);
     if (sim->blob_pages_max > 1 && sim_chance(sim, 20))
@@ -271,6 +247,7 @@ static void sim_init(struct sim *sim, uint64_t seed)
         .memory_bytes = 1000 * (SIM_SLOTS_MAX + sim_below(sim, 30)),
         .fetch_depth = 1 + pick(sim, 63, 200, 8),
         .threads = 1 + pick(sim, 99, 50, 6),
+        .rate_rows = 10 + (uint32_t)sim_below(sim, 30),
         .lookup = sim_lookup,
         .context = sim};
 }

@@ -28,6 +28,8 @@ static void test_open_refused(void **state)
     assert_int_equal(pipeline_core_open(core, &p, &stream, &free_bytes), -EINVAL);
     p = good, p.schedule.batch = PIPELINE_ROWS_MAX + 1;
     assert_int_equal(pipeline_core_open(core, &p, &stream, &free_bytes), -EINVAL);
+    p = good, p.max_consecutive = 0;
+    assert_int_equal(pipeline_core_open(core, &p, &stream, &free_bytes), -EINVAL);
     assert_int_equal(stream, 7);
 
     p = good, p.memory_bytes = 6000;

@@ -29,7 +29,7 @@
 #define IS_SLOW 0
 #endif
 
-enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 16, DEFECT_SCHEDULES = 2000 };
+enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 26, DEFECT_SCHEDULES = 2000 };
 
 extern int pipeline_core_defect;
 int pipeline_core_defect;
@@ -116,6 +116,11 @@ static void test_schedules(void **state)
                 {"orphans", t->orphans},
                 {"bogus events", t->bogus},
                 {"ends by policy", t->policy_ends},
+                {"rows substituted", t->substituted_rows},
+                {"ends by attempts", t->attempt_ends},
+                {"ends by failures one after another", t->consecutive_ends},
+                {"ends by the rate of failures", t->rate_ends},
+                {"ends when not one was good", t->all_failed_ends},
                 {"ends by size", t->size_ends},
                 {"ends by deaths", t->death_ends}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

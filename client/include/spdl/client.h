@@ -66,7 +66,8 @@ struct spdl_open_options {
     uint32_t epoch;
     uint64_t step;
     uint32_t slots;       /* batches ready ahead; 0: the daemon's setting */
-    const char *on_error; /* "mask", "fail"; NULL: the dataset's */
+    const char *on_error; /* "substitute", "mask", "fail", with ",max_rate=0.01,max_consecutive=100"
+                             behind it; NULL: the dataset's */
     uint64_t limit;       /* end (-ENODATA) after so many batches; 0: never */
 };
 
@@ -164,8 +165,10 @@ struct spdl_row {
     const char *failed_class; /* "TRUNCATED"; "" when none did */
     const char *message;      /* a sentence or "" */
     int has_draws;
-    int32_t crop[4]; /* x, y, width, height in the picture as shown */
-    int flipped;     /* left and right swapped */
+    int32_t crop[4];  /* x, y, width, height in the picture as shown */
+    int flipped;      /* left and right swapped */
+    uint32_t attempt; /* 0: the sample of the order is shown; else how often one was tried instead
+                         of `failed_key` until one was good */
 };
 /* -ERANGE: there is no such row; -EPROTO: the daemon's words are broken; -ESTALE: forked. */
 SPDL_API int spdl_batch_row(const struct spdl_batch *batch, uint32_t row, struct spdl_row *ret_row);

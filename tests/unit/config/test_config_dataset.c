@@ -26,7 +26,9 @@ static void test_sources(void **state)
     assert_int_equal(dataset->field_count, 0);
     assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
     assert_int_equal(dataset->last, CONFIG_LAST_PARTIAL);
-    assert_int_equal(dataset->policy, CONFIG_POLICY_MASK);
+    assert_int_equal(dataset->on_error.policy, CONFIG_POLICY_SUBSTITUTE);
+    assert_int_equal(dataset->on_error.max_rate, 10000);
+    assert_int_equal(dataset->on_error.max_consecutive, 100);
     assert_int_equal(dataset->seed, 0);
     dataset = config_dataset_find(config, "b.1-x_Y");
     assert_string_equal(dataset->source.path, "rel/path with blank");
@@ -210,7 +212,8 @@ static void test_beside_preset(void **state)
                                       "    normalize: imagenet\n"
                                       "    last: pad\n"
                                       "    order: {shuffle: none, seed: 18446744073709551615}\n"
-                                      "    on_error: {policy: fail}\n"
+                                      "    on_error: {max_consecutive: 7, policy: fail, max_rate: "
+                                      "0.25}\n"
                                       "    fields:\n"
                                       "      label: {from: [txt, cls], decode: class}\n"
                                       "      bytes: {from: bin, decode: raw, bytes: 2KiB}\n"
@@ -222,7 +225,9 @@ static void test_beside_preset(void **state)
     assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
     assert_true(dataset->seed == UINT64_MAX);
     assert_int_equal(dataset->last, CONFIG_LAST_PAD);
-    assert_int_equal(dataset->policy, CONFIG_POLICY_FAIL);
+    assert_int_equal(dataset->on_error.policy, CONFIG_POLICY_FAIL);
+    assert_int_equal(dataset->on_error.max_rate, 250000);
+    assert_int_equal(dataset->on_error.max_consecutive, 7);
     assert_int_equal(dataset->field_count, 3);
     const struct field_spec *image = &dataset->fields[0];
     assert_int_equal(image->dtype, FIELD_DTYPE_FLOAT16);
@@ -275,33 +280,57 @@ static void test_order_and_policy(void **state)
     BAD(DATASET "    order: global\n    last: parital",
         "c.yaml:4:12: order is a mapping of shuffle seed, not 'global'",
         "c.yaml:5:11: last is one of drop pad partial, not 'parital'; did you mean 'partial'?");
-    BAD(DATASET "    on_error: {policy: substitute, max_rate: 0.1, max_consecutive: 3}",
-        "c.yaml:4:24: substitute is not supported in this version: use mask or fail",
-        "c.yaml:4:36: max_rate is not supported in this version",
-        "c.yaml:4:51: max_consecutive is not supported in this version");
-    BAD(DATASET "    on_error: {policy: msak}",
-        "c.yaml:4:24: policy is one of mask fail, not 'msak'; did you mean 'mask'?");
+    BAD(DATASET "    on_error: {policy: msak, max_rate: 1.5, max_consecutive: 0, max_rat: 3}",
+        "c.yaml:4:24: policy is one of substitute mask fail, not 'msak'; did you mean 'mask'?",
+        "c.yaml:4:40: max_rate: '1.5' is outside 0 to 1",
+        "c.yaml:4:62: max_consecutive: '0' is outside 1 to 10000",
+        "c.yaml:4:65: unknown key 'max_rat' in on_error; did you mean 'max_rate'?");
+}
 
+/* The words of --on-error: what is not named stays as it was. */
+static void test_on_error_read(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        struct config_on_error is;
+    } good[] = {{"mask", {CONFIG_POLICY_MASK, 20000, 30}},
+                {"fail", {CONFIG_POLICY_FAIL, 20000, 30}},
+                {"substitute", {CONFIG_POLICY_SUBSTITUTE, 20000, 30}},
+                {"substitute,max_rate=1", {CONFIG_POLICY_SUBSTITUTE, 1000000, 30}},
+                {"substitute,max_rate=0.29", {CONFIG_POLICY_SUBSTITUTE, 290000, 30}},
+                {"mask,max_rate=0", {CONFIG_POLICY_MASK, 0, 30}},
+                {"mask,max_consecutive=10000", {CONFIG_POLICY_MASK, 20000, 10000}},
+                {"substitute,max_consecutive=1,max_rate=1e-6", {CONFIG_POLICY_SUBSTITUTE, 1, 1}}};
     struct err err = {0};
-    uint32_t policy = 77;
-    assert_int_equal(config_policy_read("mask", &policy, &err), 0);
-    assert_int_equal(policy, CONFIG_POLICY_MASK);
-    assert_int_equal(config_policy_read("fail", &policy, &err), 0);
-    assert_int_equal(policy, CONFIG_POLICY_FAIL);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        struct config_on_error read = {CONFIG_POLICY_MASK, 20000, 30};
+        assert_int_equal(config_on_error_read(good[i].text, &read, &err), 0);
+        assert_int_equal(read.policy, good[i].is.policy);
+        assert_int_equal(read.max_rate, good[i].is.max_rate);
+        assert_int_equal(read.max_consecutive, good[i].is.max_consecutive);
+    }
     static const char *const wrong[][2] = {
-        {"substitute", "substitute is not supported in this version: use mask or fail"},
-        {"substitute,max_rate=1", "substitute is not supported in this version: use mask or fail"},
-        {"mask,max_rate=0.1", "max_rate is not supported in this version"},
-        {"fail,max_consecutive=3", "max_consecutive is not supported in this version"},
+        {"", "'' is not a policy: use substitute, mask or fail"},
+        {"masks", "'masks' is not a policy: use substitute, mask or fail; did you mean 'mask'?"},
         {"mask,", "'' behind the policy is not max_rate=x or max_consecutive=n"},
+        {"mask,,max_rate=1", "'' behind the policy is not max_rate=x or max_consecutive=n"},
         {"mask,foo=1", "'foo=1' behind the policy is not max_rate=x or max_consecutive=n"},
-        {"", "'' is not a policy: use mask or fail"},
-        {"masks", "'masks' is not a policy: use mask or fail"},
+        {"mask,max_rate=", "max_rate is a number from 0 to 1, not ''"},
+        {"mask,max_rate=nan", "max_rate is a number from 0 to 1, not 'nan'"},
+        {"mask,max_rate=1.01", "max_rate is a number from 0 to 1, not '1.01'"},
+        {"mask,max_consecutive=0", "max_consecutive is a whole number from 1 to 10000, not '0'"},
+        {"mask,max_consecutive=-1", "max_consecutive is a whole number from 1 to 10000, not '-1'"},
+        {"mask,max_consecutive=9x", "max_consecutive is a whole number from 1 to 10000, not '9x'"},
+        {"mask,max_rate=1,max_consecutive=99999999999999999999",
+         "max_consecutive is a whole number from 1 to 10000, not '99999999999999999999'"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        assert_int_equal(config_policy_read(wrong[i][0], &policy, &err), -EINVAL);
+        struct config_on_error read = {CONFIG_POLICY_FAIL, 5, 6};
+        assert_int_equal(config_on_error_read(wrong[i][0], &read, &err), -EINVAL);
         assert_string_equal(err.text, wrong[i][1]);
-        assert_int_equal(policy, CONFIG_POLICY_FAIL);
+        assert_true(read.policy == CONFIG_POLICY_FAIL && read.max_rate == 5 &&
+                    read.max_consecutive == 6);
     }
 }
 
@@ -370,17 +399,18 @@ static void test_diff_and_round_trip(void **state)
     free(diff);
     free(text);
     config_destroy(back);
-    struct config *other = case_good(
-        "datasets:\n"
-        "  a:\n"
-        "    source: {folder: /b}\n"
-        "    preset: clip-train\n"
-        "    normalize: imagenet\n"
-        "    last: pad\n"
-        "    fields: {label: {from: [x, y], decode: raw, bytes: 3000}}\n"
-        "  s: {source: {synthetic: {samples: 6, bytes: 1000}}, on_error: {policy: fail}}\n"
-        "  fresh: {source: {folder: /g}}\n",
-        NULL);
+    struct config *other =
+        case_good("datasets:\n"
+                  "  a:\n"
+                  "    source: {folder: /b}\n"
+                  "    preset: clip-train\n"
+                  "    normalize: imagenet\n"
+                  "    last: pad\n"
+                  "    fields: {label: {from: [x, y], decode: raw, bytes: 3000}}\n"
+                  "  s: {source: {synthetic: {samples: 6, bytes: 1000}}, on_error: {policy: fail, "
+                  "max_rate: 0.5}}\n"
+                  "  fresh: {source: {folder: /g}}\n",
+                  NULL);
     diff = config_diff(mine, other);
     assert_string_equal(
         diff, "datasets.gone: only in the running configuration\n"
@@ -395,7 +425,8 @@ static void test_diff_and_round_trip(void **state)
               "datasets.s.source: running {synthetic: {samples: 5, bytes: 1KB}}, asked {synthetic: "
               "{samples: 6, bytes: 1KB}}\n"
               "datasets.s.order.seed: running 7, asked 0\n"
-              "datasets.s.on_error.policy: running mask, asked fail\n"
+              "datasets.s.on_error.policy: running substitute, asked fail\n"
+              "datasets.s.on_error.max_rate: running 0.01, asked 0.5\n"
               "datasets.fresh: only in the asked configuration\n");
     free(diff);
     config_destroy(mine);
@@ -412,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_clip),
         cmocka_unit_test(test_beside_preset),
         cmocka_unit_test(test_order_and_policy),
+        cmocka_unit_test(test_on_error_read),
         cmocka_unit_test(test_dataset_read),
         cmocka_unit_test(test_diff_and_round_trip),
     };

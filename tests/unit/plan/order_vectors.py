@@ -110,6 +110,15 @@ def order_rows():
         yield ["none", 7, 3, n, n - 1, ref.Order("none", 7, 3, n).at(n - 1)]
 
 
+@kind("substitute", "seed epoch samples position attempt sample")
+def substitute_rows():
+    pick = Pick(44)
+    for n in [1, 2, 3, 10, 100, 1000, 65537, 1281167, 2**32 + 1, 2**62]:
+        for attempt in [1, 2, 3, 100, ref.M32]:
+            seed, epoch, p = pick.one_of([0, 1, 42, pick.bits()]), pick.one_of([0, 1, pick.bits(32)]), pick.below(n)
+            yield [seed, epoch, n, p, attempt, ref.substitute(seed, epoch, n, p, attempt)]
+
+
 def draw_inputs(pick, rows):
     for i in range(rows):
         if i < 2:
@@ -415,6 +424,14 @@ def example_order():
     return out
 
 
+def example_substitutes():
+    out = []
+    for attempt in (1, 2, 3):
+        shown = " ".join(str(ref.substitute(0, 0, 10, p, attempt)) for p in range(10))
+        out.append(f"N = 10, seed 0, epoch 0, attempt {attempt}: {shown}")
+    return out
+
+
 def example_draws():
     draws = ref.Draws(42, 1000, 3, 0, 1)
     return ["seed 42, position 1000, epoch 3, field 0, operation 1:",
@@ -461,7 +478,7 @@ def example_plan():
             *text.decode().rstrip("\n").split("\n"), "", f"plan id {ref.xxh3_128_digits(text)}"]
 
 
-EXAMPLES = {"order": example_order, "draws": example_draws, "crops": example_crops, "batches": example_batches,
+EXAMPLES = {"order": example_order, "substitutes": example_substitutes, "draws": example_draws, "crops": example_crops, "batches": example_batches,
             "state": example_state, "plan": example_plan}
 
 

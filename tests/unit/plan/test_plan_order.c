@@ -69,6 +69,41 @@ static void test_vectors_of_single_positions(void **state)
     assert_true(rows >= 117);
 }
 
+static void test_vectors_of_substitutes(void **state)
+{
+    (void)state;
+    struct vectors vectors;
+    uint32_t rows = 0;
+    vectors_open(&vectors);
+    for (; vectors_next_of(&vectors, "substitute", 6); rows++) {
+        uint64_t sample = plan_substitute(vectors_u64(&vectors, 1), vectors_u32(&vectors, 2),
+                                          vectors_u64(&vectors, 3), vectors_u64(&vectors, 4),
+                                          vectors_u32(&vectors, 5));
+        assert_true(sample == vectors_u64(&vectors, 6));
+    }
+    vectors_close(&vectors);
+    assert_int_equal(rows, 50);
+}
+
+/* Each attempt permutes all samples, and not as another attempt or the order does. */
+static void test_substitutes_are_permutations(void **state)
+{
+    (void)state;
+    enum { SAMPLES = 500, ATTEMPTS = 8 };
+    uint32_t equal = 0;
+    for (uint32_t attempt = 1; attempt <= ATTEMPTS; attempt++) {
+        unsigned char seen[SAMPLES] = {0};
+        for (uint64_t p = 0; p < SAMPLES; p++) {
+            uint64_t sample = plan_substitute(3, 4, SAMPLES, p, attempt);
+            assert_true(sample < SAMPLES);
+            assert_int_equal(seen[sample]++, 0);
+            equal += sample == plan_order(PLAN_SHUFFLE_GLOBAL, 3, 4, SAMPLES, p);
+            equal += sample == plan_substitute(3, 4, SAMPLES, p, attempt + 1);
+        }
+    }
+    assert_true(equal < 60); /* of 16 pairs of permutations about one place each is equal */
+}
+
 static void test_every_size_is_permuted(void **state)
 {
     (void)state;
@@ -270,6 +305,8 @@ int main(void)
         cmocka_unit_test(test_vectors_of_round_keys),
         cmocka_unit_test(test_vectors_of_whole_permutations),
         cmocka_unit_test(test_vectors_of_single_positions),
+        cmocka_unit_test(test_vectors_of_substitutes),
+        cmocka_unit_test(test_substitutes_are_permutations),
         cmocka_unit_test(test_every_size_is_permuted),
         cmocka_unit_test(test_a_large_size_is_permuted),
         cmocka_unit_test(test_huge_sizes_never_repeat),
