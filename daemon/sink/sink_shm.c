@@ -179,7 +179,7 @@ int sink_create(const struct sink_params *params, struct sink **ret_sink, struct
     if (rc == 0)
         rc = segment_make(&sink->data, params, SPDL_SHM_WRITTEN_BY_OTHERS, sink->layout.data_bytes,
                           reterr);
-    int ends[2];
+    int ends[2] = {-1, -1};
     if (rc == 0 && pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)
         rc = err_set(reterr, -errno, "no pipe for wake-ups: %s", strerror(errno));
     if (rc < 0) {

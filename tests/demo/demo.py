@@ -215,7 +215,7 @@ def bad_samples(ranks):
             for error in line["errors"]:
                 found[error["key"]] = error
     if found:
-        say(f"   {len(found)} pictures could not be used; their rows are masked (valid 0):")
+        say(f"   {len(found)} pictures could not be used; others are shown in their places:")
         for key, error in sorted(found.items())[:5]:
             say(f"     {key}: {error['class']}: {error.get('message', '')}")
 

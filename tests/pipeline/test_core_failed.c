@@ -126,7 +126,7 @@ static void test_all_substitutes_fail(void **state)
 
     /* One more substitute, and it goes on. */
     params.max_consecutive = 6;
-    stream = open_ready(&params);
+    open_ready(&params);
     assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 8);
     assert_int_equal(find(PIPELINE_COMMAND_FETCH, 3)->id, 6103);
 }

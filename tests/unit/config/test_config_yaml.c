@@ -268,8 +268,7 @@ static const char seed_text[] =
     "socket_mode: \"0660\"\nmemory: 8GiB\nlimits:\n  pixels: 1000\n"
     "datasets:\n  a:\n    source: &s {folder: /data/photos}\n    preset: imagenet-train\n"
     "    normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}\n    dtype: float32\n"
-    "    order: {shuffle: global, seed: 3}\n    on_error: {policy: mask, max_rate: 0.1}\n    last: "
-    "drop\n"
+    "    order: {shuffle: global, seed: 3}\n    on_error: {policy: mask}\n    last: drop\n"
     "  b:\n    source: *s\n    fields:\n      image:\n        from: [jpg, png]\n"
     "        decode: image\n        ops: [{random_resized_crop: {size: 9, scale: [0.9, 1.0]}}, "
     "random_flip, {resize: [3, 4]}]\n      label: {from: cls, decode: class}\n";
