@@ -134,11 +134,8 @@ static void on_finished(void *context, uint32_t worker,
     sink_note(stream->sink, ref.slot, ref.row, &note);
     if (note.class_number != SPDL_CLASS_OK)
         log_fault(stream, &ref, &note);
-    else if (completion->flags & SPDL_WORK_SEEN_WHOLE) {
-        struct pipeline_row_view row;
-        pipeline_core_row(pipeline->core, ref.stream, ref.slot, ref.row, &row);
-        pipeline_seen_note(stream->dataset, row.id);
-    }
+    else if (completion->flags & SPDL_WORK_SEEN_WHOLE)
+        pipeline_seen_note(stream->dataset, ref.id);
 }
 
 static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t *suspects,
