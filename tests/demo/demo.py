@@ -40,7 +40,8 @@ class Demo:
         self.socket, self.log = str(self.work / "spdld.sock"), self.work / "spdld.log"
         self.config = self.work / "spdld.yaml"
         self.daemon = None
-        self.config.write_text(f"datasets:\n  pictures:\n    source: {{folder: {json.dumps(str(folder))}}}\n    preset: imagenet-train\n")
+        self.config.write_text(f"datasets:\n  pictures:\n    source: {{folder: {json.dumps(str(folder))}}}\n    preset: imagenet-train\n"
+                               "    on_error: {max_rate: 1}\n")
 
     # The daemon and what is asked of it.
 
@@ -190,6 +191,14 @@ def facts(line):
             line["fields"]["label"]["row_hashes"], line["state"])
 
 
+def own_keys(line):
+    """The samples that the order has at the rows' places: where another is shown, the one that failed."""
+    keys = list(line["keys"])
+    for row in line["substituted"]:
+        keys[row["row"]] = row["key"]
+    return keys
+
+
 def prove(whole, killed, batch, samples):
     """Compares both runs line by line, and counts each epoch's samples."""
     for rank, (a, b) in enumerate(zip(whole, killed)):
@@ -198,7 +207,7 @@ def prove(whole, killed, batch, samples):
                 raise Sorry(f"NOT PROVED: rank {rank} got another batch than without kills as its {step + 1}th: {str(y)[:300]} instead of {str(x)[:300]}")
         if len(a.lines) != len(b.lines):
             raise Sorry(f"NOT PROVED: rank {rank} got {len(b.lines)} batches with kills and {len(a.lines)} without")
-    rows = [(line["epoch"], number) for rank in killed for line in rank.lines for number in line["ids"]]
+    rows = [(line["epoch"], key) for rank in killed for line in rank.lines for key in own_keys(line)]
     if len(set(rows)) != len(rows):
         raise Sorry("NOT PROVED: a sample came twice in an epoch")
     wanted = samples // batch * batch * EPOCHS
