@@ -21,7 +21,10 @@ OFFSET(spdl_shm_field, dim_count, 68);
 OFFSET(spdl_shm_field, dims, 72);
 OFFSET(spdl_shm_field, row_bytes, 136);
 OFFSET(spdl_shm_field, slot_offset, 144);
-OFFSET(spdl_shm_field, reserved, 152);
+OFFSET(spdl_shm_field, kind, 152);
+OFFSET(spdl_shm_field, partner, 156);
+OFFSET(spdl_shm_field, room_bytes, 160);
+OFFSET(spdl_shm_field, reserved, 168);
 SIZE(spdl_shm_field, 184);
 
 OFFSET(spdl_shm_header, magic, 0);

@@ -15,10 +15,10 @@
 
 enum {
     SPDL_SHM_MAJOR = 1,
-    SPDL_SHM_MINOR = 0,
+    SPDL_SHM_MINOR = 1,
     SPDL_SHM_SLOTS_MAX = 64,    /* slots of a stream */
     SPDL_SHM_ROWS_MAX = 65536,  /* rows of a slot */
-    SPDL_SHM_FIELDS_MAX = 16,   /* fields of a stream */
+    SPDL_SHM_FIELDS_MAX = 32,   /* fields of a stream; a ragged one counts twice */
     SPDL_SHM_DIMS_MAX = 8,      /* dimensions of a row of a field */
     SPDL_SHM_NAME_BYTES = 64,   /* a field's name with its final 0 */
     SPDL_SHM_KEY_BYTES = 1024,  /* longest key */
@@ -43,16 +43,30 @@ enum {
     SPDL_SHM_ROW_VFLIP = 4u
 }; /* flags of a row */
 
-/* One field. Its tensor in slot s has shape [rows, dims...] and stands at data offset s.data_offset
- * + slot_offset. */
+enum spdl_shm_field_kind {
+    SPDL_SHM_FIELD_ROWS = 0, /* [rows, dims...] */
+    SPDL_SHM_FIELD_VALUES =
+        1, /* [all bytes of all rows], one row behind the other; since minor 1 */
+    SPDL_SHM_FIELD_OFFSETS = 2 /* [rows + 1]: where in its partner each row begins; the last is
+                                  where the last ends; since minor 1 */
+};
+
+/* One field. Its tensor in slot s stands at data offset s.data_offset + slot_offset; offsets stand
+ * in the control segment, at slot_offset from the start of the slot's descriptor, where no worker
+ * can write. A field that is ragged in the configuration is two here: values, then offsets. Its
+ * values have a row_bytes of 0, so that a client of minor 0, which would take them for rows of one
+ * byte, refuses them. */
 struct spdl_shm_field {
     char name[SPDL_SHM_NAME_BYTES];
     uint32_t dtype; /* enum spdl_shm_dtype */
     uint32_t dim_count;
     uint64_t dims[SPDL_SHM_DIMS_MAX]; /* of one row */
     uint64_t row_bytes;
-    uint64_t slot_offset; /* from the start of a slot's data; a multiple of SPDL_SHM_ALIGN */
-    uint64_t reserved[4];
+    uint64_t slot_offset; /* a multiple of SPDL_SHM_ALIGN */
+    uint32_t kind;        /* enum spdl_shm_field_kind */
+    uint32_t partner;     /* values: number of the field of its offsets; offsets: of its values */
+    uint64_t room_bytes;  /* values: of all rows of a slot together */
+    uint64_t reserved[2];
 };
 
 /* The head of the control segment. Written whole before `ready`; constant afterwards. */

@@ -47,6 +47,7 @@ OFFSET(spdl_work_completion, cost_ns, 20);
 OFFSET(spdl_work_completion, byte_offset, 24);
 OFFSET(spdl_work_completion, crop, 32);
 OFFSET(spdl_work_completion, message, 48);
+OFFSET(spdl_work_completion, field_bytes, 48);
 SIZE(spdl_work_completion, 144);
 
 OFFSET(spdl_work_command_segment, magic, 0);

@@ -18,13 +18,14 @@
 #include <stdint.h>
 
 enum {
-    SPDL_WORK_VERSION = 2,
+    SPDL_WORK_VERSION = 3,
     SPDL_WORK_CELLS = 1024, /* a power of two */
     SPDL_WORK_PARTS_MAX = 8,
     SPDL_WORK_DESTS_MAX = 2,
     SPDL_WORK_THREADS_MAX = 64,
     SPDL_WORK_MESSAGE_BYTES = 96,
-    SPDL_WORK_NO_PART = 255
+    SPDL_WORK_NO_PART = 255,
+    SPDL_WORK_FIELDS_MAX = 16
 };
 
 enum spdl_work_part_kind {
@@ -60,8 +61,8 @@ struct spdl_work_command {
     uint8_t part_count;
     uint8_t dest_count;
     uint8_t reserved0[2];
-    uint8_t field_part[16]; /* which part each field of the stream is made from; SPDL_WORK_NO_PART:
-                               it is missing */
+    uint8_t field_part[SPDL_WORK_FIELDS_MAX]; /* which part each field of the stream is made from;
+                               SPDL_WORK_NO_PART: it is missing */
     uint64_t reserved1[2];
     struct spdl_work_dest dests[SPDL_WORK_DESTS_MAX];
     struct spdl_work_part parts[SPDL_WORK_PARTS_MAX];
@@ -83,7 +84,11 @@ struct spdl_work_completion {
     uint64_t byte_offset; /* in the part, where the fault is; UINT64_MAX: not known */
     int32_t crop[4]; /* of the first image field: x, y, width, height in the picture as shown, with
                         SPDL_WORK_DRAWS */
-    char message[SPDL_WORK_MESSAGE_BYTES]; /* of the failure, ends with 0 */
+    union {
+        char message[SPDL_WORK_MESSAGE_BYTES]; /* of the failure, ends with 0 */
+        /* class OK: bytes of the row in each ragged field; 0 in the others */
+        uint32_t field_bytes[SPDL_WORK_FIELDS_MAX];
+    };
 };
 
 struct spdl_work_command_segment {

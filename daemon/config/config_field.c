@@ -12,20 +12,30 @@ const struct config_choice config_dtypes[] = {
 const struct config_choice config_layouts[] = {
     {"nhwc", FIELD_LAYOUT_NHWC}, {"nchw", FIELD_LAYOUT_NCHW}, {NULL, 0}};
 
-enum { DECODER_IMAGE = 1, DECODER_CLASS, DECODER_RAW };
+enum {
+    DECODER_IMAGE = 1,
+    DECODER_CLASS,
+    DECODER_RAW,
+    DECODER_TEXT,
+    DECODER_JSON,
+    DECODER_INT,
+    DECODER_FLOAT
+};
 static const struct config_choice decoders[] = {{"image", DECODER_IMAGE},
                                                 {"class", DECODER_CLASS},
                                                 {"raw", DECODER_RAW},
+                                                {"text", DECODER_TEXT},
+                                                {"json", DECODER_JSON},
+                                                {"int", DECODER_INT},
+                                                {"float", DECODER_FLOAT},
                                                 {"video", 0},
                                                 {"audio", 0},
                                                 {"npy", 0},
                                                 {"npz", 0},
                                                 {"tokens", 0},
-                                                {"json", 0},
-                                                {"text", 0},
-                                                {"int", 0},
-                                                {"float", 0},
                                                 {NULL, 0}};
+static const struct config_choice pads[] = {
+    {"true", FIELD_PAD_YES}, {"false", FIELD_PAD_NO}, {NULL, 0}};
 
 enum {
     KEY_FROM,
@@ -37,6 +47,7 @@ enum {
     KEY_BYTES,
     KEY_ORIENTATION,
     KEY_MAX_BYTES,
+    KEY_PAD,
     KEY_COUNT
 };
 static const struct config_key field_keys[KEY_COUNT + 1] = {
@@ -48,7 +59,8 @@ static const struct config_key field_keys[KEY_COUNT + 1] = {
     [KEY_LAYOUT] = {"layout", false},
     [KEY_BYTES] = {"bytes", false},
     [KEY_ORIENTATION] = {"orientation", false},
-    [KEY_MAX_BYTES] = {"max_bytes", true},
+    [KEY_MAX_BYTES] = {"max_bytes", false},
+    [KEY_PAD] = {"pad", false},
 };
 
 /* What goes with a decoder. */
@@ -60,11 +72,13 @@ static const struct decoder_row {
                        1u << KEY_OPS | 1u << KEY_NORMALIZE | 1u << KEY_LAYOUT |
                            1u << KEY_ORIENTATION},
     [DECODER_CLASS] = {FIELD_DTYPE_INT64, 0, 0, 0},
-    [DECODER_RAW] = {FIELD_DTYPE_UINT8, 0, 0, 1u << KEY_BYTES},
+    [DECODER_RAW] = {FIELD_DTYPE_UINT8, 0, 0,
+                     1u << KEY_BYTES | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+    [DECODER_TEXT] = {FIELD_DTYPE_UINT8, 0, 0, 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+    [DECODER_JSON] = {FIELD_DTYPE_UINT8, 0, 0, 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+    [DECODER_INT] = {FIELD_DTYPE_INT64, 0, 0, 0},
+    [DECODER_FLOAT] = {FIELD_DTYPE_FLOAT32, 0, 0, 0},
 };
-
-static const char *const decoder_names[] = {
-    [DECODER_IMAGE] = "image", [DECODER_CLASS] = "class", [DECODER_RAW] = "raw"};
 
 const char *config_choice_name(const struct config_choice *choices, uint32_t value)
 {
@@ -224,6 +238,11 @@ static void values_take(struct config_reader *reader, const struct config_node *
         config_read_choice(reader, values[KEY_ORIENTATION], "orientation", orientations,
                            &orientation);
     field->ignore_orientation = orientation == 2;
+    if (values[KEY_MAX_BYTES])
+        config_read_size(reader, values[KEY_MAX_BYTES], "max_bytes", 1, FIELD_MAX_BYTES_LIMIT,
+                         &field->max_bytes);
+    if (values[KEY_PAD])
+        config_read_choice(reader, values[KEY_PAD], "pad", pads, &field->pad);
 }
 
 void config_field_take(struct config_reader *reader, const struct config_item *item,
@@ -246,18 +265,19 @@ void config_field_take(struct config_reader *reader, const struct config_item *i
         config_complain(reader, item->key, "field %s needs `from`: the name of a part, or a list",
                         field->name);
     if (!values[KEY_DECODE])
-        config_complain(reader, item->key, "field %s needs `decode`: image, class or raw",
+        config_complain(reader, item->key,
+                        "field %s needs `decode`: image, class, raw, text, json, int or float",
                         field->name);
     else
         config_read_choice(reader, values[KEY_DECODE], "decode", decoders, &decoder);
     if (decoder == 0)
         return;
     const struct decoder_row *row = &decoder_rows[decoder];
-    snprintf(field->decoder, sizeof field->decoder, "%s", decoder_names[decoder]);
+    snprintf(field->decoder, sizeof field->decoder, "%s", config_choice_name(decoders, decoder));
     field->dtype = field->dtype ? field->dtype : row->dtype;
     field->layout = field->layout ? field->layout : row->layout;
     field->channels = row->channels;
-    for (uint32_t i = KEY_OPS; i < KEY_MAX_BYTES; i++) {
+    for (uint32_t i = KEY_OPS; i < KEY_COUNT; i++) {
         if (values[i] && i != KEY_DTYPE && !(row->keys & 1u << i))
             config_complain(reader, config_key_node(item->value, field_keys[i].name),
                             "%s does not go with decode: %s", field_keys[i].name, field->decoder);

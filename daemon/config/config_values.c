@@ -191,6 +191,19 @@ static void bytes_print(FILE *out, const struct field_spec *field)
         fputs(config_units_size_text(field->bytes, text), out);
 }
 
+static void max_bytes_print(FILE *out, const struct field_spec *field)
+{
+    char text[CONFIG_UNITS_TEXT_BYTES];
+    if (field->max_bytes)
+        fputs(config_units_size_text(field->max_bytes, text), out);
+}
+
+static void pad_print(FILE *out, const struct field_spec *field)
+{
+    if (field->max_bytes)
+        fputs(field->pad == FIELD_PAD_YES ? "true" : "false", out);
+}
+
 static void orientation_print(FILE *out, const struct field_spec *field)
 {
     if (strcmp(field->decoder, "image") == 0)
@@ -198,10 +211,16 @@ static void orientation_print(FILE *out, const struct field_spec *field)
 }
 
 const struct config_field_row config_field_rows[] = {
-    {"from", from_print},   {"decode", decode_print},
-    {"ops", ops_print},     {"normalize", normalize_print},
-    {"dtype", dtype_print}, {"layout", layout_print},
-    {"bytes", bytes_print}, {"orientation", orientation_print},
+    {"from", from_print},
+    {"decode", decode_print},
+    {"ops", ops_print},
+    {"normalize", normalize_print},
+    {"dtype", dtype_print},
+    {"layout", layout_print},
+    {"bytes", bytes_print},
+    {"orientation", orientation_print},
+    {"max_bytes", max_bytes_print},
+    {"pad", pad_print},
     {NULL, NULL},
 };
 

@@ -67,6 +67,11 @@ static char *copy(const char *text)
 
 static void shape_text(const struct field_spec *field, char text[FIELD_TEXT_BYTES])
 {
+    if (field->ragged) {
+        snprintf(text, FIELD_TEXT_BYTES, "%s %s ragged", field->name,
+                 field_dtype_name(field->dtype));
+        return;
+    }
     int at =
         snprintf(text, FIELD_TEXT_BYTES, "%s %s [", field->name, field_dtype_name(field->dtype));
     for (uint32_t d = 0; d < field->dim_count && at > 0 && at < FIELD_TEXT_BYTES; d++)

@@ -69,13 +69,20 @@ extern const struct decode_ops *const decode_table[]; /* pictures; ends with NUL
 const struct decode_ops *decode_probe(const struct decode_packet *packet,
                                       struct decode_fault *ret_fault);
 
-/* Fixed-size values, straight into the row. raw: exactly `bytes` bytes, else EMPTY, SHORT or LIMIT.
- * made_up: bytes from the sample id by the keyed generator of docs/order.md. class: an integer, or
- * decimal text. */
+/* Values, straight into the row. raw: exactly `bytes` bytes, else EMPTY, SHORT or LIMIT.
+ * made_up: bytes from the sample id by the keyed generator of docs/order.md. class: decimal text of
+ * a whole number, EMPTY, BAD_FORMAT or LIMIT; float: of any number, the same. bytes: any number of
+ * them up to room_bytes, else LIMIT. json: looks only; what it is not, decode_json.c says. */
 enum spdl_class decode_raw(const struct decode_packet *packet, uint64_t bytes, uint8_t *row,
                            struct decode_fault *ret_fault);
 void decode_made_up(uint64_t id, uint64_t bytes, uint8_t *row);
 enum spdl_class decode_class_text(const struct decode_packet *packet, int64_t *ret_value,
+                                  struct decode_fault *ret_fault);
+enum spdl_class decode_float_text(const struct decode_packet *packet, float *ret_value,
+                                  struct decode_fault *ret_fault);
+enum spdl_class decode_bytes(const struct decode_packet *packet, uint64_t room_bytes, uint8_t *row,
+                             struct decode_fault *ret_fault);
+enum spdl_class decode_json_check(const struct decode_packet *packet,
                                   struct decode_fault *ret_fault);
 
 #endif

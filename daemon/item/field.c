@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "item/field_value.h"
 
 enum { FIELD_SIDE_MAX = 16384 }; /* of a row's picture, pixels */
 
@@ -250,46 +251,6 @@ static int field_check_normalize(const struct field_spec *field, struct err *ret
     return 0;
 }
 
-/* What only pictures have is refused elsewhere, so that nobody believes that it does something. */
-static int field_check_no_image(const struct field_spec *field, struct err *reterr)
-{
-    const char *what = NULL;
-    if (field->op_count > 0)
-        what = "ops";
-    else if (field->normalize)
-        what = "normalize";
-    else if (field->layout != 0)
-        what = "layout";
-    else if (field->channels != 0)
-        what = "channels";
-    if (!what)
-        return 0;
-    return err_set(reterr, -EINVAL,
-                   "field '%s': %s goes with decode: image and this is decode: %s; leave it out",
-                   field->name, what, field->decoder);
-}
-
-static int field_check_no_bytes(const struct field_spec *field, struct err *reterr)
-{
-    if (field->bytes == 0)
-        return 0;
-    return err_set(reterr, -EINVAL,
-                   "field '%s': bytes goes with decode: raw and this is decode: %s; leave it out",
-                   field->name, field->decoder);
-}
-
-static int field_check_dtype(struct field_spec *field, uint32_t wanted, struct err *reterr)
-{
-    if (field->dtype == 0)
-        field->dtype = wanted;
-    if (field->dtype == wanted)
-        return 0;
-    const char *name = field_dtype_name(field->dtype);
-    return err_set(reterr, -EINVAL,
-                   "field '%s': decode: %s gives %s, and the dtype asked for is %s", field->name,
-                   field->decoder, field_dtype_name(wanted), name ? name : "an unknown one");
-}
-
 static int field_check_image_form(struct field_spec *field, struct err *reterr)
 {
     if (field->channels == 0)
@@ -322,7 +283,7 @@ static int field_finish_image(struct field_spec *field, struct err *reterr)
 {
     uint64_t height = 0;
     uint64_t width = 0;
-    int rc = field_check_no_bytes(field, reterr);
+    int rc = field_value_check_none(field, reterr);
     if (rc == 0)
         rc = field_check_image_form(field, reterr);
     if (rc == 0)
@@ -338,31 +299,6 @@ static int field_finish_image(struct field_spec *field, struct err *reterr)
     field->dims[2] = is_nchw ? width : field->channels;
     if (field->max_pixels == 0)
         field->max_pixels = field_max_pixels_default;
-    return 0;
-}
-
-static int field_finish_class(struct field_spec *field, struct err *reterr)
-{
-    int rc = field_check_no_image(field, reterr);
-    if (rc == 0)
-        rc = field_check_no_bytes(field, reterr);
-    return rc < 0 ? rc : field_check_dtype(field, FIELD_DTYPE_INT64, reterr);
-}
-
-static int field_finish_raw(struct field_spec *field, struct err *reterr)
-{
-    int rc = field_check_no_image(field, reterr);
-    if (rc == 0)
-        rc = field_check_dtype(field, FIELD_DTYPE_UINT8, reterr);
-    if (rc < 0)
-        return rc;
-    if (field->bytes == 0)
-        return err_set(reterr, -EINVAL,
-                       "field '%s': decode: raw needs bytes: N, the size of every row; ragged raw "
-                       "fields are not in this version",
-                       field->name);
-    field->dim_count = 1;
-    field->dims[0] = field->bytes;
     return 0;
 }
 
@@ -385,29 +321,27 @@ static int field_size_row(struct field_spec *field, struct err *reterr)
 
 int field_finish(struct field_spec *field, struct err *reterr)
 {
-    static const struct {
-        const char *name;
-        int (*finish)(struct field_spec *field, struct err *reterr);
-    } decoders[] = {
-        {"image", field_finish_image},
-        {"class", field_finish_class},
-        {"raw", field_finish_raw},
-    };
     int rc = field_check_common(field, reterr);
     if (rc < 0)
         return rc;
     field->dim_count = 0;
+    field->ragged = 0;
     memset(field->dims, 0, sizeof field->dims);
-    for (size_t i = 0; i < sizeof decoders / sizeof decoders[0]; i++) {
-        if (strcmp(field->decoder, decoders[i].name) != 0)
-            continue;
-        rc = decoders[i].finish(field, reterr);
-        return rc < 0 ? rc : field_size_row(field, reterr);
-    }
-    return err_set(reterr, -EINVAL,
-                   "field '%s': there is no decoder '%s' in this version; decode is one of image, "
-                   "class and raw",
-                   field->name, field->decoder);
+    rc = strcmp(field->decoder, "image") == 0 ? field_finish_image(field, reterr)
+                                              : field_value_finish(field, reterr);
+    if (rc < 0)
+        return rc;
+    if (!field->ragged)
+        return field_size_row(field, reterr);
+    field->row_bytes = field_value_room(field);
+    return 0;
+}
+
+void field_set_largest(struct field_spec *field, uint64_t largest_bytes)
+{
+    field->largest_bytes = largest_bytes;
+    if (field->ragged)
+        field->row_bytes = field_value_room(field);
 }
 
 /* Text that grows until it no longer fits; then `used` stays above capacity. */
@@ -486,10 +420,13 @@ int field_canonical(const struct field_spec *field, char *text, size_t capacity)
     field_put(&out, "field %s\ndecode %s\nfrom", field->name, field->decoder);
     for (uint32_t i = 0; i < field->from_count; i++)
         field_put(&out, " %s", field->from[i]);
-    field_put(&out, "\ndtype %s\ndims", field_dtype_name(field->dtype));
+    field_put(&out, "\ndtype %s\ndims%s", field_dtype_name(field->dtype),
+              field->ragged ? " ragged" : "");
     for (uint32_t i = 0; i < field->dim_count; i++)
         field_put(&out, " %" PRIu64, field->dims[i]);
     field_put(&out, "\n");
+    if (field->ragged && field->max_bytes != 0)
+        field_put(&out, "max_bytes %" PRIu64 "\n", field->max_bytes);
     if (strcmp(field->decoder, "image") == 0)
         field_put_image(&out, field);
     field_put(&out, "end\n");

@@ -16,7 +16,8 @@ enum {
     FIELD_FROM_MAX = 16,
     FIELD_OPS_MAX = 16,
     FIELD_DIMS_MAX = 8,
-    FIELD_CHANNELS_MAX = 4
+    FIELD_CHANNELS_MAX = 4,
+    FIELD_MAX_BYTES_LIMIT = 64 << 20 /* of a row of bytes whose length differs */
 };
 
 /* Numbers of enum spdl_shm_dtype. */
@@ -28,6 +29,8 @@ enum field_dtype {
     FIELD_DTYPE_BFLOAT16 = 5
 };
 enum field_layout { FIELD_LAYOUT_NHWC = 1, FIELD_LAYOUT_NCHW = 2 };
+/* Rows of bytes: behind the bytes of each come zeroes up to max_bytes, or they are ragged. */
+enum field_pad { FIELD_PAD_AUTO = 0, FIELD_PAD_YES = 1, FIELD_PAD_NO = 2 };
 enum field_filter { FIELD_FILTER_BILINEAR = 1, FIELD_FILTER_BICUBIC = 2 };
 
 enum op_kind {
@@ -54,7 +57,7 @@ struct op_spec {
 
 struct field_spec {
     char name[FIELD_NAME_BYTES];
-    char decoder[FIELD_PART_BYTES]; /* as in the configuration: image class raw … */
+    char decoder[FIELD_PART_BYTES]; /* as in the configuration: image class raw text … */
     /* Part names; the first that a sample has is taken. */
     char from[FIELD_FROM_MAX][FIELD_PART_BYTES];
     uint32_t from_count;
@@ -65,22 +68,30 @@ struct field_spec {
     uint32_t ignore_orientation; /* 1: EXIF orientation is not applied */
     double mean[FIELD_CHANNELS_MAX];
     double std[FIELD_CHANNELS_MAX];
-    uint64_t bytes;      /* raw: size of every row */
+    uint64_t bytes;      /* raw: size of every row; 0: it differs */
+    uint64_t max_bytes;  /* raw text json: above it class LIMIT; 0: as many as a part can have */
     uint64_t max_pixels; /* image: above it class LIMIT */
     uint32_t op_count;
-    uint32_t reserved;
+    uint32_t pad; /* enum field_pad; field_finish settles it */
     struct op_spec ops[FIELD_OPS_MAX];
+    /* Ragged rows: bytes of the largest part of the source, once that is known. Makes their room
+     * smaller, changes no byte, and is no part of the plan id. */
+    uint64_t largest_bytes;
     /* What follows is worked out by field_finish. */
     uint32_t dim_count;
-    uint32_t reserved1;
-    uint64_t dims[FIELD_DIMS_MAX]; /* of one row */
-    uint64_t row_bytes;
+    uint32_t ragged; /* 1: rows have a length of their own and come as values and offsets */
+    uint64_t dims[FIELD_DIMS_MAX]; /* of one row; none when ragged */
+    uint64_t row_bytes;            /* ragged: the room of a row; 0: not known yet */
 };
 
 /* Checks that the parts of the field go together (dtype, layout, operations, a size that is the
  * same for every sample) and works out dims and row_bytes. Returns 0 or -EINVAL with a sentence
  * that names the field and what to change. Pure. */
 int field_finish(struct field_spec *field, struct err *reterr);
+
+/* The dataset's source is known: the room of a ragged row follows from its largest part. Others
+ * stay as they are. The field was finished. */
+void field_set_largest(struct field_spec *field, uint64_t largest_bytes);
 
 /* Writes the canonical text of all that can change a sample's bytes, for the plan id: not the name
  * of a file, not a default that was left out. Doubles are written as their 16 hexadecimal digits.

@@ -28,26 +28,43 @@ static void list_work(struct chore *chore)
     }
 }
 
-/* Without fields of its own, every part comes raw under its own name. */
-static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
+/* A source whose samples do not all have the same parts: what would be rows for all of them has to
+ * be said. */
+static int parts_check(const struct pipeline_dataset *dataset, const char *const *names,
+                       uint32_t count, struct err *reterr)
 {
-    dataset->field_count = dataset->config.field_count;
-    memcpy(dataset->fields, dataset->config.fields, sizeof dataset->fields);
-    if (dataset->field_count > 0)
+    struct source_sample sample;
+    source_sample(dataset->source, 0, &sample);
+    if (count <= sample.part_count)
         return 0;
+    char list[FIELD_MAX * (FIELD_PART_BYTES + 1)] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; i < count && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, " %s", names[i]);
+    return err_set(reterr, -EINVAL,
+                   "no preset and no fields, and not every sample has all of the parts%s: say in "
+                   "fields what a row is made from, such as fields: {image: {from: [jpg, png], "
+                   "decode: raw}}",
+                   list);
+}
+
+/* Without fields of its own, every part comes raw under its own name. */
+static int parts_make(struct pipeline_dataset *dataset, struct err *reterr)
+{
     const char *names[FIELD_MAX];
     uint32_t count = source_part_names(dataset->source, names, FIELD_MAX);
+    int rc = parts_check(dataset, names, count, reterr);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < count; i++) {
         struct field_spec *field = &dataset->fields[i];
-        *field = (struct field_spec){.dtype = FIELD_DTYPE_UINT8, .from_count = 1};
+        bool is_class = strcmp(names[i], "cls") == 0;
+        *field = (struct field_spec){.from_count = 1};
         strncpy(field->name, names[i], sizeof field->name - 1);
         strncpy(field->from[0], names[i], sizeof field->from[0] - 1);
-        bool is_class = strcmp(names[i], "cls") == 0;
         memcpy(field->decoder, is_class ? "class" : "raw", is_class ? 6 : 4);
-        if (is_class)
-            field->dtype = FIELD_DTYPE_INT64;
-        else
-            field->bytes = dataset->config.source.bytes;
+        if (!is_class)
+            field->bytes = dataset->config.source.bytes; /* 0 unless all are of one size */
         if (field_finish(field, reterr) < 0)
             return err_prefix(reterr, "no preset and no fields, so every part comes raw: ");
     }
@@ -62,6 +79,17 @@ static void close_source(struct pipeline_dataset *dataset)
         fetch_forget(dataset->pipeline->fetch, dataset->source);
     source_close(dataset->source);
     dataset->source = NULL;
+}
+
+static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
+{
+    dataset->field_count = dataset->config.field_count;
+    memcpy(dataset->fields, dataset->config.fields, sizeof dataset->fields);
+    int rc = dataset->field_count > 0 ? 0 : parts_make(dataset, reterr);
+    uint64_t largest = source_counts(dataset->source)->largest_bytes;
+    for (uint32_t f = 0; f < dataset->field_count; f++)
+        field_set_largest(&dataset->fields[f], largest > 0 ? largest : 1);
+    return rc;
 }
 
 static void list_done(struct chore *chore)

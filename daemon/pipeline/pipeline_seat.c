@@ -99,6 +99,20 @@ static void fail_short(struct pipeline *pipeline, const struct spdl_work_complet
     pipeline_core_feed(pipeline->core, &event, NULL);
 }
 
+/* A ragged row cannot have more bytes than room: what the worker says of it is not taken. */
+static bool row_fits(struct pipeline *pipeline, const struct spdl_work_completion *completion)
+{
+    struct pipeline_row_ref ref;
+    if (completion->class_number != SPDL_CLASS_OK ||
+        pipeline_core_ticket_ref(pipeline->core, completion->ticket, &ref) < 0 || ref.orphan)
+        return true;
+    const struct pipeline_dataset *dataset = pipeline->streams[ref.stream]->dataset;
+    for (uint32_t f = 0; f < dataset->field_count; f++)
+        if (dataset->fields[f].ragged && completion->field_bytes[f] > dataset->fields[f].row_bytes)
+            return false;
+    return true;
+}
+
 static void on_finished(void *context, uint32_t worker,
                         const struct spdl_work_completion *completion)
 {
@@ -109,6 +123,11 @@ static void on_finished(void *context, uint32_t worker,
                                    .class_number = (enum spdl_class)completion->class_number,
                                    .cost_ns = completion->cost_ns};
     struct pipeline_row_ref ref;
+    const char *message = completion->message;
+    if (!row_fits(pipeline, completion)) {
+        event.class_number = SPDL_CLASS_CRASH;
+        message = "the worker tells of more bytes than the row has room for";
+    }
     if (!pipeline_is_content(event.class_number))
         fail_short(pipeline, completion);
     if (pipeline_core_feed(pipeline->core, &event, &ref) < 0) {
@@ -123,11 +142,12 @@ static void on_finished(void *context, uint32_t worker,
                              .has_draws = (completion->flags & SPDL_WORK_DRAWS) != 0,
                              .hflip = (completion->flags & SPDL_WORK_HFLIP) != 0,
                              .vflip = (completion->flags & SPDL_WORK_VFLIP) != 0,
-                             .message = completion->message};
+                             .message = message,
+                             .field_bytes = completion->field_bytes};
     memcpy(note.crop, completion->crop, sizeof note.crop);
     char words[SPDL_WORK_MESSAGE_BYTES + 40];
     if (note.class_number != SPDL_CLASS_OK && completion->byte_offset != UINT64_MAX) {
-        snprintf(words, sizeof words, "%s, at byte %llu", completion->message,
+        snprintf(words, sizeof words, "%s, at byte %llu", message,
                  (unsigned long long)completion->byte_offset);
         note.message = words;
     }

@@ -157,6 +157,24 @@ static void sink_done(struct chore *chore)
         sink_rank_fds_sent(stream->sink);
 }
 
+/* Where the memory of ragged fields comes from, since it hangs on the largest part and not on most:
+ * the field with the largest rows. "" when there is none. */
+static void ragged_words(const struct pipeline_dataset *dataset, char *text, size_t bytes)
+{
+    const struct field_spec *largest = NULL;
+    text[0] = 0;
+    for (uint32_t f = 0; f < dataset->field_count; f++) {
+        const struct field_spec *field = &dataset->fields[f];
+        if (field->ragged && (!largest || field->row_bytes > largest->row_bytes))
+            largest = field;
+    }
+    if (largest)
+        snprintf(text, bytes,
+                 "; field %s differs in length and has room for %" PRIu64
+                 " bytes in every row: its max_bytes says how many are wanted",
+                 largest->name, largest->row_bytes);
+}
+
 static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
 {
     struct pipeline *pipeline = stream->pipeline;
@@ -182,13 +200,16 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                                             .memory_bytes = stream->memory_bytes};
     uint64_t free_bytes = 0;
     int rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
-    if (rc == -ENOSPC)
+    if (rc == -ENOSPC) {
+        char ragged[256];
+        ragged_words(dataset, ragged, sizeof ragged);
         return err_set(reterr, rc,
                        "memory is short: the stream needs %" PRIu64 " bytes (%u slots of %" PRIu64
                        "), %" PRIu64 " of the limit of %" PRIu64
-                       " are free; ask for fewer slots or a smaller batch, or raise `memory`",
+                       " are free; ask for fewer slots or a smaller batch, or raise `memory`%s",
                        stream->memory_bytes, stream->slots, stream->memory_bytes / stream->slots,
-                       free_bytes, pipeline->memory_limit);
+                       free_bytes, pipeline->memory_limit, ragged);
+    }
     if (rc == -EMFILE)
         return err_set(reterr, rc, "%d streams are open, more are not served",
                        PIPELINE_STREAMS_MAX);

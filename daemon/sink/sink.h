@@ -53,6 +53,9 @@ struct sink_note {
     bool has_draws, hflip, vflip;
     int32_t crop[4];
     const char *message; /* borrowed; any bytes up to a 0; "" for none */
+    /* Bytes of the row in each ragged field, at most its room: by number of the field, borrowed;
+     * NULL: none. */
+    const uint32_t *field_bytes;
 };
 void sink_note(struct sink *sink, uint32_t slot, uint32_t row, const struct sink_note *note);
 
@@ -80,8 +83,9 @@ struct sink_row {
     const char *message;          /* used when the row has no note of its own; "" for none */
 };
 
-/* Publishing: begin, the rows in order, end. end stamps the time, stores the order entry with
- * release and writes a byte into the pipe; it never blocks. Returns publish_ns. */
+/* Publishing: begin, the rows in order (which packs those of ragged fields together), end. end
+ * stamps the time, stores the order entry with release and writes a byte into the pipe; it never
+ * blocks. Returns publish_ns. */
 void sink_publish_begin(struct sink *sink, uint32_t slot, const struct sink_batch *batch);
 void sink_publish_row(struct sink *sink, uint32_t slot, uint32_t row, const struct sink_row *shown);
 uint64_t sink_publish_end(struct sink *sink, uint32_t slot);

@@ -18,6 +18,7 @@ struct layout {
     uint64_t fields, order, slots, slot_stride; /* control segment */
     uint64_t rows, messages, text;              /* in a slot's part of it */
     uint64_t text_bytes, control_bytes;
+    uint64_t offsets_at[FIELD_MAX]; /* of ragged fields, in a slot's part of the control segment */
     uint64_t field_offset[FIELD_MAX], slot_data_bytes, data_bytes;
     uint32_t order_count;
 };
@@ -25,7 +26,8 @@ struct layout {
 struct sink {
     struct layout layout;
     uint32_t slot_count, row_count, field_count;
-    uint64_t row_bytes[FIELD_MAX];
+    uint64_t row_bytes[FIELD_MAX]; /* ragged: room of a row */
+    bool ragged[FIELD_MAX];
     struct spdl_shm_segment control, data;
     int pipe_read, pipe_write;
     /* of each slot: */
@@ -36,6 +38,15 @@ struct sink {
 static uint64_t align_up(uint64_t bytes, uint64_t to)
 {
     return (bytes + to - 1) / to * to;
+}
+
+/* Fields that the rank sees: a ragged one is two, values and offsets. */
+static uint32_t shown_count(const struct sink_params *params)
+{
+    uint32_t count = params->field_count;
+    for (uint32_t f = 0; f < params->field_count; f++)
+        count += params->fields[f].ragged;
+    return count;
 }
 
 static bool layout_make(const struct sink_params *params, struct layout *l)
@@ -55,14 +66,21 @@ static bool layout_make(const struct sink_params *params, struct layout *l)
     l->order_count = 1;
     while (l->order_count < params->slot_count + 1)
         l->order_count *= 2;
+    uint32_t entries = shown_count(params);
     l->fields = align_up(sizeof(struct spdl_shm_header), 128);
-    l->order = align_up(l->fields + params->field_count * sizeof(struct spdl_shm_field), 128);
-    l->slots = align_up(l->order + l->order_count * sizeof(uint64_t), 128);
+    l->order = align_up(l->fields + entries * sizeof(struct spdl_shm_field), 128);
+    l->slots = align_up(l->order + l->order_count * sizeof(uint64_t), SPDL_SHM_ALIGN);
     l->rows = align_up(sizeof(struct spdl_shm_slot), 64);
     l->messages = l->rows + rows * sizeof(struct spdl_shm_row);
     l->text = l->messages + (uint64_t)SPDL_SHM_MESSAGES_MAX * SPDL_SHM_MESSAGE_BYTES;
     l->text_bytes = rows * params->key_bytes * (params->has_substitutes ? 2 : 1);
-    l->slot_stride = align_up(l->text + l->text_bytes, 128);
+    l->slot_stride = align_up(l->text + l->text_bytes, SPDL_SHM_ALIGN);
+    for (uint32_t f = 0; f < params->field_count; f++) {
+        if (!params->fields[f].ragged)
+            continue;
+        l->offsets_at[f] = l->slot_stride;
+        l->slot_stride = align_up(l->offsets_at[f] + (rows + 1) * sizeof(int64_t), SPDL_SHM_ALIGN);
+    }
     l->control_bytes = align_up(l->slots + params->slot_count * l->slot_stride, 4096);
     return true;
 }
@@ -89,21 +107,63 @@ static struct spdl_shm_row *row_at(const struct sink *sink, uint32_t slot, uint3
     return (struct spdl_shm_row *)(void *)((char *)slot_at(sink, slot) + sink->layout.rows) + row;
 }
 
+/* Where each row of a ragged field begins; until its batch is published, entry r + 1 holds the
+ * bytes of row r. */
+static int64_t *offsets_of(const struct sink *sink, uint32_t slot, uint32_t field)
+{
+    return (int64_t *)(void *)((char *)slot_at(sink, slot) + sink->layout.offsets_at[field]);
+}
+
+static void name_fill(struct spdl_shm_field *to, const char *name, const char *suffix)
+{
+    size_t bytes = strnlen(name, SPDL_SHM_NAME_BYTES - 1), more = strlen(suffix);
+    ASSERT(bytes + more < SPDL_SHM_NAME_BYTES); /* field_finish */
+    memcpy(to->name, name, bytes);
+    memcpy(to->name + bytes, suffix, more);
+}
+
+/* Entries `number` and the one behind it. */
+static void ragged_fill(struct sink *sink, const struct field_spec *from, uint32_t field,
+                        struct spdl_shm_field *fields, uint32_t number)
+{
+    struct spdl_shm_field *values = &fields[number], *offsets = &fields[number + 1];
+    uint64_t rows = sink->row_count > 0 ? sink->row_count : 1;
+    *values = (struct spdl_shm_field){.dtype = from->dtype,
+                                      .slot_offset = sink->layout.field_offset[field],
+                                      .kind = SPDL_SHM_FIELD_VALUES,
+                                      .partner = number + 1,
+                                      .room_bytes = from->row_bytes * rows};
+    *offsets = (struct spdl_shm_field){.dtype = SPDL_DTYPE_INT64,
+                                       .row_bytes = sizeof(int64_t),
+                                       .slot_offset = sink->layout.offsets_at[field],
+                                       .kind = SPDL_SHM_FIELD_OFFSETS,
+                                       .partner = number};
+    name_fill(values, from->name, ".values");
+    name_fill(offsets, from->name, ".offsets");
+}
+
 static void fields_fill(struct sink *sink, const struct sink_params *params)
 {
+    struct spdl_shm_field *fields =
+        (struct spdl_shm_field *)(void *)((char *)sink->control.base + sink->layout.fields);
+    uint32_t number = 0;
     for (uint32_t f = 0; f < params->field_count; f++) {
         const struct field_spec *from = &params->fields[f];
-        struct spdl_shm_field *to =
-            (struct spdl_shm_field *)(void *)((char *)sink->control.base + sink->layout.fields) + f;
-        memcpy(to->name, from->name, SPDL_SHM_NAME_BYTES);
-        to->name[SPDL_SHM_NAME_BYTES - 1] = 0;
+        sink->row_bytes[f] = from->row_bytes;
+        sink->ragged[f] = from->ragged != 0;
+        if (from->ragged) {
+            ragged_fill(sink, from, f, fields, number);
+            number += 2;
+            continue;
+        }
+        struct spdl_shm_field *to = &fields[number++];
+        name_fill(to, from->name, "");
         to->dtype = from->dtype;
         to->dim_count = from->dim_count;
         for (uint32_t d = 0; d < from->dim_count; d++)
             to->dims[d] = from->dims[d];
         to->row_bytes = from->row_bytes;
         to->slot_offset = sink->layout.field_offset[f];
-        sink->row_bytes[f] = from->row_bytes;
     }
 }
 
@@ -120,7 +180,7 @@ static void header_fill(struct sink *sink, const struct sink_params *params)
     header->stream_id = params->stream_id;
     header->slot_count = params->slot_count;
     header->order_count = l->order_count;
-    header->field_count = params->field_count;
+    header->field_count = shown_count(params);
     header->row_count = params->row_count;
     header->fields_offset = l->fields;
     header->order_offset = l->order;
@@ -275,10 +335,18 @@ void sink_note(struct sink *sink, uint32_t slot, uint32_t row, const struct sink
                     (note->vflip ? SPDL_SHM_ROW_VFLIP : 0u);
         memcpy(to->crop, note->crop, sizeof to->crop);
     }
+    bool good = note->class_number == SPDL_CLASS_OK;
+    for (uint32_t f = 0; f < sink->field_count; f++) {
+        if (!sink->ragged[f])
+            continue;
+        uint64_t bytes = good && note->field_bytes ? note->field_bytes[f] : 0;
+        ASSERT(bytes <= sink->row_bytes[f]);
+        offsets_of(sink, slot, f)[row + 1] = (int64_t)bytes;
+    }
     if (note->is_substitute)
         return;
     to->class_number = note->class_number;
-    if (note->class_number != SPDL_CLASS_OK)
+    if (!good)
         to->message = message_put(sink, slot, note->message);
 }
 
@@ -286,6 +354,9 @@ void sink_reset(struct sink *sink, uint32_t slot)
 {
     for (uint32_t r = 0; r < sink->row_count; r++)
         *row_at(sink, slot, r) = (struct spdl_shm_row){0};
+    for (uint32_t f = 0; f < sink->field_count; f++)
+        if (sink->ragged[f])
+            memset(offsets_of(sink, slot, f), 0, (sink->row_count + 1) * sizeof(int64_t));
     sink->message_count[slot] = 0;
 }
 
@@ -309,12 +380,34 @@ void sink_publish_begin(struct sink *sink, uint32_t slot, const struct sink_batc
     sink->text_used[slot] = 0;
 }
 
+static char *data_of(const struct sink *sink, uint32_t slot, uint32_t field)
+{
+    return (char *)sink->data.base + slot * sink->layout.slot_data_bytes +
+           sink->layout.field_offset[field];
+}
+
+/* In every field whose rows have one size; a ragged one has no bytes. */
 static void row_zero(struct sink *sink, uint32_t slot, uint32_t row)
 {
-    char *base = (char *)sink->data.base + slot * sink->layout.slot_data_bytes;
     for (uint32_t f = 0; f < sink->field_count; f++)
-        memset(base + sink->layout.field_offset[f] + row * sink->row_bytes[f], 0,
-               sink->row_bytes[f]);
+        if (!sink->ragged[f])
+            memset(data_of(sink, slot, f) + row * sink->row_bytes[f], 0, sink->row_bytes[f]);
+}
+
+/* Moves the row's bytes behind those of the rows before it, which are shorter than their room. */
+static void row_pack(struct sink *sink, uint32_t slot, uint32_t row, bool masked)
+{
+    for (uint32_t f = 0; f < sink->field_count; f++) {
+        if (!sink->ragged[f])
+            continue;
+        int64_t *offsets = offsets_of(sink, slot, f);
+        uint64_t from = row * sink->row_bytes[f], to = (uint64_t)offsets[row];
+        uint64_t bytes = masked ? 0 : (uint64_t)offsets[row + 1];
+        char *data = data_of(sink, slot, f);
+        if (bytes > 0 && to != from)
+            memmove(data + to, data + from, bytes);
+        offsets[row + 1] = (int64_t)(to + bytes);
+    }
 }
 
 /* Adds a key to the slot's text and returns where; its length is cut to the room that is left. */
@@ -349,6 +442,7 @@ void sink_publish_row(struct sink *sink, uint32_t slot, uint32_t row, const stru
         to->flags = 0;
         row_zero(sink, slot, row);
     }
+    row_pack(sink, slot, row, shown->masked);
     to->class_number = shown->class_number;
     to->attempt = shown->attempt;
     to->valid = !shown->masked && !shown->padded;

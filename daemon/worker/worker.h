@@ -15,7 +15,7 @@
 
 #include "item/field.h"
 
-enum { WORKER_VERSION = 1, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
+enum { WORKER_VERSION = 2, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
 
 enum worker_message_kind {
     WORKER_START = 1, /* spdld → worker; descriptors: arena (read-only), commands (read-only),

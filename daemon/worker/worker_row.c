@@ -10,6 +10,9 @@
 #include "decode/decode.h"
 #include "transform/transform.h"
 #include "worker/worker_orient.h"
+#include "worker/worker_value.h"
+
+_Static_assert((int)SPDL_WORK_FIELDS_MAX == (int)FIELD_MAX, "one number of fields");
 
 enum {
     CODECS_MAX = 8,
@@ -34,6 +37,7 @@ struct field_job {
     uint8_t *to;
     struct spdl_work_completion *completion;
     bool first_image;
+    uint32_t ragged_bytes; /* of the row, when it was made and is ragged */
 };
 
 void worker_row_destroy(struct worker_row *row)
@@ -94,49 +98,9 @@ static enum spdl_class fault_set(struct decode_fault *fault, enum spdl_class cla
 
 static struct decode_packet packet_of(const struct field_job *job)
 {
+    if (job->part->kind != SPDL_WORK_PART_BLOB)
+        return (struct decode_packet){NULL, 0};
     return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
-}
-
-static enum spdl_class run_class(const struct field_job *job, struct decode_fault *fault)
-{
-    int64_t value = 0;
-    switch ((enum spdl_work_part_kind)job->part->kind) {
-    case SPDL_WORK_PART_INTEGER:
-        value = (int64_t)job->part->value;
-        break;
-    case SPDL_WORK_PART_BLOB: {
-        struct decode_packet packet = packet_of(job);
-        enum spdl_class class_number = decode_class_text(&packet, &value, fault);
-        if (class_number != SPDL_CLASS_OK)
-            return class_number;
-        break;
-    }
-    case SPDL_WORK_PART_MADE_UP:
-        return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "made-up bytes are no class label");
-    }
-    memcpy(job->to, &value, sizeof value);
-    return SPDL_CLASS_OK;
-}
-
-static enum spdl_class run_raw(const struct field_job *job, struct decode_fault *fault)
-{
-    switch ((enum spdl_work_part_kind)job->part->kind) {
-    case SPDL_WORK_PART_BLOB: {
-        struct decode_packet packet = packet_of(job);
-        return decode_raw(&packet, job->field->row_bytes, job->to, fault);
-    }
-    case SPDL_WORK_PART_MADE_UP:
-        if (job->part->bytes != job->field->row_bytes)
-            return fault_set(fault,
-                             job->part->bytes < job->field->row_bytes ? SPDL_CLASS_SHORT
-                                                                      : SPDL_CLASS_LIMIT,
-                             "a sample's made-up bytes are not as many as a row has");
-        decode_made_up(job->part->value, job->field->row_bytes, job->to);
-        return SPDL_CLASS_OK;
-    case SPDL_WORK_PART_INTEGER:
-        break;
-    }
-    return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "a number is no raw bytes");
 }
 
 /* The turned pixels of the region, in the thread's own memory. */
@@ -257,7 +221,8 @@ static bool same_form(const struct worker_stream *a, const struct worker_stream 
     if (a->add.field_count != b->add.field_count)
         return false;
     for (uint32_t f = 0; f < a->add.field_count; f++)
-        if (a->add.fields[f].row_bytes != b->add.fields[f].row_bytes)
+        if (a->add.fields[f].row_bytes != b->add.fields[f].row_bytes ||
+            a->add.fields[f].ragged != b->add.fields[f].ragged)
             return false;
     return true;
 }
@@ -285,18 +250,17 @@ bool worker_row_fits(const struct worker_job *job)
     return true;
 }
 
-static enum spdl_class run_field(struct worker_row *row, const struct field_job *job,
+static enum spdl_class run_field(struct worker_row *row, struct field_job *job,
                                  enum worker_decoder decoder, struct decode_fault *fault)
 {
-    switch (decoder) {
-    case WORKER_DECODER_IMAGE:
+    if (decoder == WORKER_DECODER_IMAGE)
         return run_image(row, job, fault);
-    case WORKER_DECODER_CLASS:
-        return run_class(job, fault);
-    case WORKER_DECODER_RAW:
-        return run_raw(job, fault);
-    }
-    return SPDL_CLASS_UNSUPPORTED;
+    struct worker_value value = {.field = job->field,
+                                 .decoder = decoder,
+                                 .packet = packet_of(job),
+                                 .part = job->part,
+                                 .to = job->to};
+    return worker_value_run(&value, &job->ragged_bytes, fault);
 }
 
 static void copy_printable(char *to, size_t capacity, const char *from)
@@ -318,16 +282,18 @@ static void note_fault(struct spdl_work_completion *completion, uint32_t field,
 }
 
 /* Decoded once, read by several: further destinations get a copy. */
-static void copy_row(const struct worker_job *job)
+static void copy_row(const struct worker_job *job, const uint32_t *ragged_bytes)
 {
     const struct spdl_work_command *command = job->command;
     const struct spdl_work_dest *from = &command->dests[0];
     for (uint32_t d = 1; d < command->dest_count; d++) {
         const struct spdl_work_dest *to = &command->dests[d];
-        for (uint32_t f = 0; f < job->streams[0]->add.field_count; f++)
+        for (uint32_t f = 0; f < job->streams[0]->add.field_count; f++) {
+            const struct field_spec *field = &job->streams[0]->add.fields[f];
             memmove(worker_stream_row(job->streams[d], f, to->slot, to->row),
                     worker_stream_row(job->streams[0], f, from->slot, from->row),
-                    job->streams[0]->add.fields[f].row_bytes);
+                    field->ragged ? ragged_bytes[f] : field->row_bytes);
+        }
     }
 }
 
@@ -337,6 +303,7 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
     const struct spdl_work_command *command = job->command;
     const struct worker_stream *stream = job->streams[0];
     bool seen_image = false;
+    uint32_t ragged_bytes[SPDL_WORK_FIELDS_MAX] = {0};
     *ret_completion =
         (struct spdl_work_completion){.ticket = command->ticket, .byte_offset = UINT64_MAX};
     for (uint32_t f = 0; f < stream->add.field_count; f++) {
@@ -362,9 +329,11 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
             note_fault(ret_completion, f, &fault);
             return;
         }
+        ragged_bytes[f] = field_job.ragged_bytes;
         seen_image = seen_image || is_image;
     }
     if (seen_image && (command->flags & SPDL_WORK_MAY_STOP_EARLY) == 0)
         ret_completion->flags |= SPDL_WORK_SEEN_WHOLE;
-    copy_row(job);
+    memcpy(ret_completion->field_bytes, ragged_bytes, sizeof ragged_bytes);
+    copy_row(job, ragged_bytes);
 }

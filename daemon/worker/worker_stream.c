@@ -17,9 +17,10 @@ static bool find_decoder(const struct field_spec *field, enum worker_decoder *re
     static const struct {
         const char *name;
         enum worker_decoder decoder;
-    } decoders[] = {{"image", WORKER_DECODER_IMAGE},
-                    {"class", WORKER_DECODER_CLASS},
-                    {"raw", WORKER_DECODER_RAW}};
+    } decoders[] = {{"image", WORKER_DECODER_IMAGE}, {"class", WORKER_DECODER_INTEGER},
+                    {"int", WORKER_DECODER_INTEGER}, {"float", WORKER_DECODER_FLOAT},
+                    {"raw", WORKER_DECODER_RAW},     {"text", WORKER_DECODER_TEXT},
+                    {"json", WORKER_DECODER_JSON}};
     for (size_t i = 0; i < sizeof decoders / sizeof decoders[0]; i++)
         if (strncmp(field->decoder, decoders[i].name, sizeof field->decoder) == 0) {
             *ret_decoder = decoders[i].decoder;
@@ -33,15 +34,20 @@ static bool find_decoder(const struct field_spec *field, enum worker_decoder *re
 static bool field_fits(const struct field_spec *field, enum worker_decoder decoder)
 {
     struct field_spec again = *field;
-    if (field_finish(&again, NULL) != 0 || again.row_bytes != field->row_bytes)
+    if (field_finish(&again, NULL) != 0 || again.row_bytes != field->row_bytes ||
+        again.ragged != field->ragged || field->row_bytes == 0)
         return false;
     switch (decoder) {
     case WORKER_DECODER_IMAGE:
         return transform_check(field, NULL) == 0;
-    case WORKER_DECODER_CLASS:
+    case WORKER_DECODER_INTEGER:
         return field->row_bytes == sizeof(int64_t) && field->dtype == FIELD_DTYPE_INT64;
+    case WORKER_DECODER_FLOAT:
+        return field->row_bytes == sizeof(float) && field->dtype == FIELD_DTYPE_FLOAT32;
     case WORKER_DECODER_RAW:
-        return field->row_bytes == field->bytes;
+    case WORKER_DECODER_TEXT:
+    case WORKER_DECODER_JSON:
+        return field->dtype == FIELD_DTYPE_UINT8;
     }
     return false;
 }

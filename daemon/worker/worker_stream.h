@@ -9,7 +9,14 @@
 
 #include "worker/worker.h"
 
-enum worker_decoder { WORKER_DECODER_IMAGE, WORKER_DECODER_CLASS, WORKER_DECODER_RAW };
+enum worker_decoder {
+    WORKER_DECODER_IMAGE,
+    WORKER_DECODER_INTEGER,
+    WORKER_DECODER_FLOAT,
+    WORKER_DECODER_RAW,
+    WORKER_DECODER_TEXT,
+    WORKER_DECODER_JSON
+};
 
 struct worker_stream {
     struct worker_add add;
