@@ -65,9 +65,19 @@ int spdl_batch_tensor(const struct spdl_batch *batch, uint32_t index,
         stride *= (int64_t)field->dims[i - 1];
     }
     ret_tensor->strides[0] = stride;
+    if (field->kind == SPDL_SHM_FIELD_OFFSETS) {
+        ret_tensor->shape[0]++;
+        ret_tensor->data = spdl_client_ring_offsets(ring, batch->number, index);
+        ret_tensor->bytes = sizeof(int64_t) * (size_t)ret_tensor->shape[0];
+        return 0;
+    }
+    if (field->kind == SPDL_SHM_FIELD_VALUES)
+        ret_tensor->shape[0] = batch->value_bytes[index];
     ret_tensor->data =
         (const unsigned char *)ring->data + batch->slot.data_offset + field->slot_offset;
-    ret_tensor->bytes = (size_t)(field->row_bytes * batch->slot.rows);
+    ret_tensor->bytes = field->kind == SPDL_SHM_FIELD_VALUES
+                            ? (size_t)batch->value_bytes[index]
+                            : (size_t)(field->row_bytes * batch->slot.rows);
     return 0;
 }
 

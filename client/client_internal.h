@@ -144,7 +144,9 @@ struct spdl_batch {
     struct spdl_client_ring *ring;
     uint64_t sequence; /* the caller's */
     uint64_t wait_ns;
-    struct spdl_shm_slot slot; /* a checked copy */
+    struct spdl_shm_slot slot;                 /* a checked copy */
+    uint32_t number;                           /* of the slot */
+    uint64_t value_bytes[SPDL_SHM_FIELDS_MAX]; /* of ragged fields in it; checked */
 };
 struct spdl_client_ring {
     struct spdl_stream *stream; /* borrowed: a batch holds it */
@@ -170,6 +172,12 @@ int spdl_client_ring_ready(const struct spdl_client_ring *ring, uint64_t k, uint
 /* Copies and checks the descriptor of batch k in `slot`. */
 int spdl_client_ring_slot(const struct spdl_client_ring *ring, uint64_t k, uint32_t slot,
                           struct spdl_shm_slot *ret_slot);
+/* Checks the offsets of ragged fields in `slot` for the batch, whose slot was copied, and fills
+ * its value_bytes. */
+int spdl_client_ring_ragged(const struct spdl_client_ring *ring, uint32_t slot,
+                            struct spdl_batch *batch);
+const int64_t *spdl_client_ring_offsets(const struct spdl_client_ring *ring, uint32_t slot,
+                                        uint32_t field);
 int spdl_client_ring_row(const struct spdl_client_ring *ring, const struct spdl_shm_slot *slot,
                          uint32_t row, struct spdl_row *ret_row);
 /* ---- client_stream.c, client_attach.c, client_next.c ---- */

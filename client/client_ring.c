@@ -26,12 +26,43 @@ static const void *control_at(const struct spdl_client_ring *ring, uint64_t offs
     return (const unsigned char *)ring->control + offset;
 }
 
+/* Bytes of rows of unequal length, and where they begin: each has the other as its partner. */
+static const char *ragged_fault(const struct spdl_shm_field *field, uint32_t number,
+                                const struct spdl_shm_field *fields,
+                                const struct spdl_shm_header *header)
+{
+    int is_values = field->kind == SPDL_SHM_FIELD_VALUES;
+    const struct spdl_shm_field *partner =
+        field->partner < header->field_count ? &fields[field->partner] : NULL;
+    if (!partner || partner->partner != number ||
+        partner->kind != (is_values ? SPDL_SHM_FIELD_OFFSETS : SPDL_SHM_FIELD_VALUES))
+        return "a field's partner";
+    if (field->dtype != (is_values ? SPDL_DTYPE_UINT8 : SPDL_DTYPE_INT64) || field->dim_count != 0)
+        return "the form of a ragged field";
+    if (is_values)
+        return is_inside(field->slot_offset, field->room_bytes, header->slot_data_bytes,
+                         SPDL_SHM_ALIGN)
+                   ? NULL
+                   : "a ragged field's place";
+    uint64_t bytes = sizeof(int64_t) * ((uint64_t)header->row_count + 1);
+    if (!is_inside(field->slot_offset, bytes, header->slot_stride, SPDL_SHM_ALIGN) ||
+        header->slots_offset % SPDL_SHM_ALIGN != 0 || header->slot_stride % SPDL_SHM_ALIGN != 0 ||
+        header->slot_stride * header->slot_count > header->control_bytes - header->slots_offset)
+        return "the place of a ragged field's offsets";
+    return NULL;
+}
+
 /* NULL when the field is what it should be, else what is wrong with it. */
-static const char *field_fault(const struct spdl_shm_field *field,
+static const char *field_fault(uint32_t number, const struct spdl_shm_field *fields,
                                const struct spdl_shm_header *header)
 {
+    const struct spdl_shm_field *field = &fields[number];
     if (field->name[0] == 0 || !memchr(field->name, 0, sizeof(field->name)))
         return "a field's name";
+    if (field->kind > SPDL_SHM_FIELD_OFFSETS)
+        return "a field's kind";
+    if (field->kind != SPDL_SHM_FIELD_ROWS)
+        return ragged_fault(field, number, fields, header);
     if (field->dtype < SPDL_DTYPE_UINT8 || field->dtype > SPDL_DTYPE_BFLOAT16)
         return "a field's dtype";
     if (field->dim_count > SPDL_SHM_DIMS_MAX)
@@ -103,7 +134,7 @@ static const char *ring_fault(struct spdl_client_ring *ring)
     memcpy(ring->fields, control_at(ring, ring->header.fields_offset),
            sizeof(struct spdl_shm_field) * ring->header.field_count);
     for (uint32_t i = 0; i < ring->header.field_count; i++) {
-        fault = field_fault(&ring->fields[i], &ring->header);
+        fault = field_fault(i, ring->fields, &ring->header);
         if (fault)
             return fault;
     }
@@ -186,6 +217,38 @@ int spdl_client_ring_slot(const struct spdl_client_ring *ring, uint64_t k, uint3
         !is_inside(ret_slot->text_offset, ret_slot->text_bytes, h->control_bytes, 1) ||
         !is_inside(ret_slot->data_offset, h->slot_data_bytes, h->data_bytes, SPDL_SHM_ALIGN))
         return -EPROTO;
+    return 0;
+}
+
+const int64_t *spdl_client_ring_offsets(const struct spdl_client_ring *ring, uint32_t slot,
+                                        uint32_t field)
+{
+    const struct spdl_shm_header *h = &ring->header;
+    return control_at(ring,
+                      h->slots_offset + h->slot_stride * slot + ring->fields[field].slot_offset);
+}
+
+int spdl_client_ring_ragged(const struct spdl_client_ring *ring, uint32_t slot,
+                            struct spdl_batch *batch)
+{
+    for (uint32_t i = 0; i < ring->header.field_count; i++) {
+        const struct spdl_shm_field *field = &ring->fields[i];
+        if (field->kind != SPDL_SHM_FIELD_VALUES)
+            continue;
+        const int64_t *offsets = spdl_client_ring_offsets(ring, slot, field->partner);
+        int64_t last = 0;
+        if (offsets[0] != 0)
+            return -EPROTO;
+        for (uint32_t r = 1; r <= batch->slot.rows; r++) {
+            int64_t offset = offsets[r];
+            if (offset < last)
+                return -EPROTO;
+            last = offset;
+        }
+        if ((uint64_t)last > field->room_bytes)
+            return -EPROTO;
+        batch->value_bytes[i] = (uint64_t)last;
+    }
     return 0;
 }
 

@@ -33,8 +33,42 @@ static void line_hash(struct ctl_text *text, const void *data, size_t bytes)
     ctl_json_bytes(text, digits, 16);
 }
 
-static void line_field(struct ctl_text *text, const struct spdl_tensor *tensor, uint32_t rows,
-                       bool hash)
+/* Where the rows of NAME.values begin: the tensor NAME.offsets. NULL: these are no such values. */
+static const int64_t *line_offsets(const struct spdl_batch *batch, const struct spdl_tensor *values,
+                                   uint32_t rows)
+{
+    static const char suffix[] = ".values", other[] = ".offsets";
+    size_t bytes = strlen(values->name);
+    char name[128];
+    struct spdl_tensor offsets;
+    if (bytes < sizeof suffix || bytes + sizeof other > sizeof name ||
+        strcmp(values->name + bytes - (sizeof suffix - 1), suffix) != 0)
+        return NULL;
+    memcpy(name, values->name, bytes - (sizeof suffix - 1));
+    memcpy(name + bytes - (sizeof suffix - 1), other, sizeof other);
+    if (spdl_batch_find(batch, name, &offsets) < 0 || offsets.dtype != SPDL_INT64 ||
+        offsets.dims != 1 || offsets.shape[0] != (uint64_t)rows + 1)
+        return NULL;
+    return offsets.data;
+}
+
+static void line_row_hashes(struct ctl_text *text, const struct spdl_tensor *tensor,
+                            const int64_t *offsets, uint32_t rows)
+{
+    size_t row_bytes = rows ? tensor->bytes / rows : 0;
+    ctl_json_key(text, "row_hashes");
+    ctl_json_open(text, '[');
+    for (uint32_t i = 0; i < rows; i++) {
+        size_t at = offsets ? (size_t)offsets[i] : i * row_bytes;
+        size_t bytes = offsets ? (size_t)(offsets[i + 1] - offsets[i]) : row_bytes;
+        line_hash(text, (const char *)tensor->data + at, bytes);
+    }
+    ctl_json_close(text, ']');
+}
+
+/* offsets: where its rows begin when they differ in length, else NULL. */
+static void line_field(struct ctl_text *text, const struct spdl_tensor *tensor,
+                       const int64_t *offsets, uint32_t rows, bool hash)
 {
     ctl_json_key(text, tensor->name);
     ctl_json_open(text, '{');
@@ -48,16 +82,9 @@ static void line_field(struct ctl_text *text, const struct spdl_tensor *tensor, 
         ctl_json_key(text, "hash");
         line_hash(text, tensor->data, tensor->bytes);
     }
-    /* A field whose first dimension is not the rows (values of unequal length) has no bytes of its
-     * own for each row. */
-    if (hash && tensor->dims && tensor->shape[0] == rows) {
-        size_t row_bytes = rows ? tensor->bytes / rows : 0;
-        ctl_json_key(text, "row_hashes");
-        ctl_json_open(text, '[');
-        for (uint32_t i = 0; i < rows; i++)
-            line_hash(text, (const char *)tensor->data + i * row_bytes, row_bytes);
-        ctl_json_close(text, ']');
-    }
+    /* Offsets have one more than there are rows: there are no bytes of a row in them. */
+    if (hash && (offsets || (tensor->dims && tensor->shape[0] == rows)))
+        line_row_hashes(text, tensor, offsets, rows);
     ctl_json_close(text, '}');
 }
 
@@ -71,7 +98,8 @@ static int line_fields(struct ctl_text *text, const struct spdl_batch *batch,
         int rc = spdl_batch_tensor(batch, i, &tensor);
         if (rc < 0)
             return rc;
-        line_field(text, &tensor, info->rows, hash);
+        const int64_t *offsets = line_offsets(batch, &tensor, info->rows);
+        line_field(text, &tensor, offsets, info->rows, hash);
     }
     ctl_json_close(text, '}');
     return 0;

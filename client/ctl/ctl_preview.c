@@ -29,7 +29,8 @@ static int preview_fields(struct preview *preview)
             return rc;
         if (!found && ctl_picture_init(&preview->picture, &tensor) == 0)
             found = true;
-        if (!preview->has_label && tensor.dtype == SPDL_INT64 && tensor.dims == 1) {
+        if (!preview->has_label && tensor.dtype == SPDL_INT64 && tensor.dims == 1 &&
+            tensor.shape[0] == preview->info.rows) {
             preview->label = tensor;
             preview->has_label = true;
         }

@@ -59,6 +59,11 @@ static int parts_make(struct pipeline_dataset *dataset, struct err *reterr)
     for (uint32_t i = 0; i < count; i++) {
         struct field_spec *field = &dataset->fields[i];
         bool is_class = strcmp(names[i], "cls") == 0;
+        if (strlen(names[i]) >= sizeof field->from[0])
+            return err_set(reterr, -EINVAL,
+                           "no preset and no fields, and the name of part %s has more than %d "
+                           "letters: say in fields what a row is made from",
+                           names[i], FIELD_PART_BYTES - 1);
         *field = (struct field_spec){.from_count = 1};
         strncpy(field->name, names[i], sizeof field->name - 1);
         strncpy(field->from[0], names[i], sizeof field->from[0] - 1);

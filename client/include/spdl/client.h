@@ -140,10 +140,13 @@ enum spdl_dtype {
     SPDL_BFLOAT16 = 5
 };
 
+/* A field whose rows differ in length is two tensors: NAME.values, uint8 [all bytes of all rows],
+ * and NAME.offsets, int64 [rows + 1]: row r is the values from offsets[r] up to offsets[r + 1]. The
+ * offsets were checked: they begin with 0, never fall, and end with the number of values. */
 struct spdl_tensor {
     const char *name;
     enum spdl_dtype dtype;
-    uint32_t dims; /* with rows as the first */
+    uint32_t dims; /* with rows as the first, but for values of unequal length */
     uint64_t shape[9];
     int64_t strides[9]; /* in elements, C order */
     const void *data;   /* 256-byte aligned; read-only */
