@@ -265,7 +265,8 @@ enum spdl_class decode_json_check(const struct decode_packet *packet,
         good = fail(&scan, SPDL_CLASS_EMPTY, "there is no JSON in it");
     while (good && (scan.at < scan.end || scan.expect != EXPECT_NOTHING)) {
         good = step(&scan);
-        space_skip(&scan);
+        if (good)
+            space_skip(&scan);
     }
     if (good)
         return SPDL_CLASS_OK;

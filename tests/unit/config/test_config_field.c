@@ -153,20 +153,71 @@ static void test_fields(void **state)
     config_destroy(config);
 }
 
+static void test_bytes(void **state)
+{
+    (void)state;
+    struct config *config =
+        case_good(DATASET "    fields:\n"
+                          "      raw: {from: bin, decode: raw}\n"
+                          "      most: {from: bin, decode: raw, max_bytes: 64MiB}\n"
+                          "      sized: {from: bin, decode: raw, bytes: 8}\n"
+                          "      text: {from: txt, decode: text, max_bytes: 512}\n"
+                          "      free: {from: txt, decode: text, max_bytes: 512, pad: false}\n"
+                          "      json: {from: json, decode: json, max_bytes: 1KiB, pad: true}\n"
+                          "      number: {from: n, decode: int}\n"
+                          "      part: {from: n, decode: float, dtype: float32}\n",
+                  NULL);
+    static const struct {
+        uint32_t ragged;
+        uint64_t row_bytes, max_bytes, dim;
+        uint32_t dtype;
+    } rows[] = {{1, 0, 0, 0, FIELD_DTYPE_UINT8},     {1, 64 << 20, 64 << 20, 0, FIELD_DTYPE_UINT8},
+                {0, 8, 0, 8, FIELD_DTYPE_UINT8},     {0, 512, 512, 512, FIELD_DTYPE_UINT8},
+                {1, 512, 512, 0, FIELD_DTYPE_UINT8}, {0, 1024, 1024, 1024, FIELD_DTYPE_UINT8},
+                {0, 8, 0, 0, FIELD_DTYPE_INT64},     {0, 4, 0, 0, FIELD_DTYPE_FLOAT32}};
+    for (uint32_t i = 0; i < 8; i++) {
+        const struct field_spec *field = &only(config)->fields[i];
+        assert_int_equal(field->ragged, rows[i].ragged);
+        assert_int_equal(field->row_bytes, rows[i].row_bytes);
+        assert_int_equal(field->max_bytes, rows[i].max_bytes);
+        assert_int_equal(field->dims[0], rows[i].dim);
+        assert_int_equal(field->dtype, rows[i].dtype);
+    }
+    char *text = config_print(config, 0);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "decode: text\n        dtype: uint8\n        max_bytes: 512\n"
+                                 "        pad: true\n"));
+    assert_non_null(strstr(text, "max_bytes: 512\n        pad: false\n"));
+    free(text);
+    config_destroy(config);
+    BAD(DATASET
+        "    fields: {x: {from: a, decode: text, bytes: 3, pad: maybe}, y: {from: a, decode: "
+        "json, max_bytes: 65MiB}, z: {from: a, decode: class, max_bytes: 3, pad: true}}",
+        "c.yaml:4:41: bytes does not go with decode: text",
+        "c.yaml:4:56: pad is one of true false, not 'maybe'",
+        "c.yaml:4:102: max_bytes: '65MiB' is outside 1 to 64MiB",
+        "c.yaml:4:138: max_bytes does not go with decode: class",
+        "c.yaml:4:152: pad does not go with decode: class");
+    BAD(DATASET "    fields: {x: {from: a, decode: text, pad: true}}",
+        "c.yaml:4:14: field 'x': pad needs max_bytes: the size that rows are filled up to");
+    BAD(DATASET "    fields: {x: {from: a, decode: raw, bytes: 3, max_bytes: 3}}",
+        "c.yaml:4:14: field 'x': bytes gives every row its size, so max_bytes has no effect; leave "
+        "one of them out");
+}
+
 static void test_wrong_fields(void **state)
 {
     (void)state;
     BAD(DATASET "    fields: 3", "c.yaml:4:13: fields is a mapping of names to fields, not '3'");
     BAD(DATASET "    fields: {x: }",
         "c.yaml:4:14: field x needs `from`: the name of a part, or a list",
-        "c.yaml:4:14: field x needs `decode`: image, class or raw");
+        "c.yaml:4:14: field x needs `decode`: image, class, raw, text, json, int or float");
     BAD(DATASET "    fields: {x.y: {}}",
         "c.yaml:4:14: the name of a field is of letters, digits, - _, not 'x.y'");
-    BAD(DATASET "    fields: {x: {from: a, decode: text, max_bytes: 3}}",
-        "c.yaml:4:35: decode: text is not supported in this version",
-        "c.yaml:4:41: max_bytes is not supported in this version");
+    BAD(DATASET "    fields: {x: {from: a, decode: video}}",
+        "c.yaml:4:35: decode: video is not supported in this version");
     BAD(DATASET "    fields: {x: {from: a, decode: jpeg}}",
-        "c.yaml:4:35: decode is one of image class raw, not 'jpeg'");
+        "c.yaml:4:35: decode is one of image class raw text json int float, not 'jpeg'");
     BAD(DATASET "    fields: {x: {from: [a, a], decode: class}, y: {from: [], decode: class}, z: "
                 "{from: JPG, decode: class}, w: {from: .cls, decode: class}, v: {from: "
                 "abcdefghijklmnop, decode: class}, u: {from: a/b, decode: class}}",
@@ -182,9 +233,6 @@ static void test_wrong_fields(void **state)
         "c.yaml:4:65: bytes does not go with decode: class");
     BAD(DATASET "    fields: {x: {from: a, decode: class, dtype: uint8}}",
         "c.yaml:4:14: field 'x': decode: class gives int64, and the dtype asked for is uint8");
-    BAD(DATASET "    fields: {x: {from: a, decode: raw}}",
-        "c.yaml:4:14: field 'x': decode: raw needs bytes: N, the size of every row; ragged raw "
-        "fields are not in this version");
     BAD(DATASET "    fields: {x: {from: a, decode: class}, x: {from: b, decode: class}}",
         "c.yaml:4:43: field x is given twice");
     BAD(DATASET "    preset: imagenet-eval\n"
@@ -211,9 +259,8 @@ static void test_wrong_fields(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops),
-        cmocka_unit_test(test_wrong_ops),
-        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_ops),          cmocka_unit_test(test_wrong_ops),
+        cmocka_unit_test(test_fields),       cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_wrong_fields),
     };
     return cmocka_run_group_tests(tests, NULL, case_clean);

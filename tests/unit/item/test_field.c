@@ -157,8 +157,7 @@ static void test_names_and_lists(void **state)
     REFUSED(image_field(), "'' in from", f.from_count = 3);
     REFUSED(image_field(), "17 operations", f.op_count = FIELD_OPS_MAX + 1);
     REFUSED(plain_field("video"),
-            "no decoder 'video' in this version; decode is one of image, class and raw",
-            f.bytes = 1);
+            "no decoder 'video' in this version; decode is one of image, class, raw", f.bytes = 1);
     REFUSED(plain_field(""), "no decoder ''", f.bytes = 1);
     struct field_spec field = image_field();
     memcpy(field.name, "aZ09_-.b", 9);
@@ -250,7 +249,98 @@ static void test_others_refuse_what_is_for_pictures(void **state)
     REFUSED(plain_field("class"), "an unknown one", f.dtype = 77);
     REFUSED(plain_field("raw"), "gives uint8, and the dtype asked for is int64", f.bytes = 8;
             f.dtype = FIELD_DTYPE_INT64);
-    REFUSED(plain_field("raw"), "needs bytes: N", f.bytes = 0);
+    REFUSED(plain_field("text"), "bytes goes with decode: raw", f.bytes = 3);
+    REFUSED(plain_field("json"), "ops goes with decode: image", f.op_count = 1);
+    REFUSED(plain_field("int"), "max_bytes goes with decode: raw, text or json", f.max_bytes = 1);
+    REFUSED(plain_field("float"), "pad goes with decode: raw, text or json", f.pad = FIELD_PAD_NO);
+    REFUSED(image_field(), "max_bytes goes with decode: raw, text or json", f.max_bytes = 1);
+    REFUSED(plain_field("float"), "gives float32, and the dtype asked for is float16",
+            f.dtype = FIELD_DTYPE_FLOAT16);
+    REFUSED(plain_field("text"), "gives uint8, and the dtype asked for is int64",
+            f.dtype = FIELD_DTYPE_INT64);
+}
+
+static void test_bytes_of_any_length(void **state)
+{
+    (void)state;
+    static const char *const decoders[] = {"raw", "text", "json"};
+    for (size_t i = 0; i < 3; i++) {
+        struct field_spec field = plain_field(decoders[i]);
+        check_row(field, 0, NULL, 0); /* its room is not known yet */
+        assert_int_equal(field_finish(&field, NULL), 0);
+        assert_int_equal(field.ragged, 1);
+        assert_int_equal(field.pad, FIELD_PAD_NO);
+        field_set_largest(&field, 1234);
+        assert_int_equal(field.row_bytes, 1234);
+        check_row(field, 0, NULL, 1234);
+        field_set_largest(&field, UINT64_C(1) << 40); /* larger parts are of class LIMIT */
+        assert_int_equal(field.row_bytes, FIELD_MAX_BYTES_LIMIT);
+
+        field = plain_field(decoders[i]);
+        field.max_bytes = 500;
+        field.pad = FIELD_PAD_NO;
+        check_row(field, 0, NULL, 500);
+        assert_int_equal(field_finish(&field, NULL), 0);
+        field_set_largest(&field, 300); /* no row can have more */
+        assert_int_equal(field.row_bytes, 300);
+        field_set_largest(&field, 501);
+        assert_int_equal(field.row_bytes, 500);
+        field.pad = FIELD_PAD_YES;
+        check_row(field, 1, (const uint64_t[]){500}, 500);
+        field_set_largest(&field, 300); /* rows of one size stay as they are */
+        assert_int_equal(field_finish(&field, NULL), 0);
+        assert_int_equal(field.row_bytes, 500);
+    }
+    /* What max_bytes means when nothing more is said. */
+    struct field_spec text = plain_field("text"), raw = plain_field("raw");
+    text.max_bytes = raw.max_bytes = 512;
+    check_row(text, 1, (const uint64_t[]){512}, 512);
+    check_row(raw, 0, NULL, 512);
+    check_row(plain_field("int"), 0, NULL, 8);
+    check_row(plain_field("float"), 0, NULL, 4);
+}
+
+static void test_bytes_of_any_length_refused(void **state)
+{
+    (void)state;
+    REFUSED(plain_field("text"), "max_bytes is 67108865 and may be at most 67108864",
+            f.max_bytes = FIELD_MAX_BYTES_LIMIT + 1);
+    REFUSED(plain_field("text"), "pad needs max_bytes", f.pad = FIELD_PAD_YES);
+    REFUSED(plain_field("raw"), "pad is number 3", f.pad = 3);
+    REFUSED(plain_field("raw"), "bytes gives every row its size, so max_bytes has no effect",
+            f.bytes = 4;
+            f.max_bytes = 4);
+    REFUSED(plain_field("raw"), "bytes gives every row its size, so pad has no effect", f.bytes = 4;
+            f.pad = FIELD_PAD_YES);
+    /* ".offsets" and the final 0 must fit behind the name. */
+    REFUSED(plain_field("raw"), "its name may have at most 55 letters", memset(f.name, 'n', 56);
+            f.name[56] = 0);
+    struct field_spec field = plain_field("raw");
+    memset(field.name, 'n', 55);
+    field.name[55] = 0;
+    assert_int_equal(field_finish(&field, NULL), 0);
+}
+
+static void check_text(struct field_spec field, const char *expected)
+{
+    char text[1024];
+    assert_int_equal(field_finish(&field, NULL), 0);
+    field_set_largest(&field, 77); /* where the bytes lie is no part of the text */
+    assert_int_equal(field_canonical(&field, text, sizeof text), strlen(expected));
+    assert_string_equal(text, expected);
+}
+
+static void test_canonical_text_of_bytes(void **state)
+{
+    (void)state;
+    struct field_spec field = plain_field("text");
+    check_text(field, "field f\ndecode text\nfrom bin\ndtype uint8\ndims ragged\nend\n");
+    field.max_bytes = 512;
+    check_text(field, "field f\ndecode text\nfrom bin\ndtype uint8\ndims 512\nend\n");
+    field.pad = FIELD_PAD_NO;
+    check_text(field, "field f\ndecode text\nfrom bin\ndtype uint8\ndims ragged\nmax_bytes 512\n"
+                      "end\n");
+    check_text(plain_field("float"), "field f\ndecode float\nfrom bin\ndtype float32\ndims\nend\n");
 }
 
 static void test_canonical_text(void **state)
@@ -324,7 +414,10 @@ int main(void)
         cmocka_unit_test(test_form_of_pictures_refused),
         cmocka_unit_test(test_rows_have_a_limit),
         cmocka_unit_test(test_others_refuse_what_is_for_pictures),
+        cmocka_unit_test(test_bytes_of_any_length),
+        cmocka_unit_test(test_bytes_of_any_length_refused),
         cmocka_unit_test(test_canonical_text),
+        cmocka_unit_test(test_canonical_text_of_bytes),
         cmocka_unit_test(test_names_of_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

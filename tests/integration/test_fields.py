@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+"""Fields that are no pictures: bytes of any length as they lie in the files, text, JSON and numbers, padded or as values and offsets."""
+import json
+import pathlib
+import random
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import harness  # noqa: E402
+import numpy as np  # noqa: E402
+from harness import check, equal  # noqa: E402
+
+FIELD_LINES = "    order: {shuffle: global, seed: 3}\n    last: partial\n    fields:\n"
+
+
+def files(work, contents, name="n", extension="jpg"):
+    """A folder of files in two classes; the folder's source knows pictures by their names only, so anything may be in them."""
+    folder = work.path / name
+    for i, content in enumerate(contents):
+        (folder / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        (folder / "ab"[i % 2] / f"{i:04d}.{extension}").write_bytes(content)
+    return folder
+
+
+def random_files(count, most, seed=5):
+    chance = random.Random(seed)
+    return [chance.randbytes(chance.choice((0, 1, chance.randrange(most), most))) for _ in range(count)]
+
+
+def array(out, line, field):
+    return np.load(out / f"{line['epoch']:04d}-{line['step']:08d}.{field}.npy")
+
+
+def ragged_rows(out, line, field):
+    """The rows of a field of unequal lengths, as bytes."""
+    values, offsets = array(out, line, field + ".values"), array(out, line, field + ".offsets")
+    equal((values.dtype, offsets.dtype, values.ndim), (np.dtype("uint8"), np.dtype("int64"), 1), "types of a ragged field")
+    equal((len(offsets), offsets[0], offsets[-1]), (line["rows"] + 1, 0, len(values)), "offsets of a ragged field")
+    return [values[offsets[i]:offsets[i + 1]].tobytes() for i in range(line["rows"])]
+
+
+def config_of(folder, fields, head="", more=""):
+    return f"{head}datasets:\n  p:\n    source: {{folder: {folder}}}\n{FIELD_LINES}" + "".join(f"      {f}\n" for f in fields) + more
+
+
+def test_a_folder_without_fields(work):
+    """Every part raw under its own name: what arrives is what lies in the files, byte for byte; an empty file is of class EMPTY."""
+    folder, out = files(work, random_files(203, 9000)), work.path / "out"
+    empty = {str(p.relative_to(folder)) for p in folder.rglob("*.jpg") if p.stat().st_size == 0}
+    check(len(empty) > 10, "the folder has empty files")
+    lines = work.pull(None, private=True, source=f"folder:{folder}", batch=16, hash=True, out=out)
+    keys = []
+    for line in lines:
+        equal(sorted(line["fields"]), ["cls", "jpg.offsets", "jpg.values"], "fields")
+        rows = ragged_rows(out, line, "jpg")
+        for key, row, label in zip(line["keys"], rows, array(out, line, "cls")):
+            equal(row, (folder / key).read_bytes(), f"bytes of {key}")
+            equal(label, 0 if key in empty else "ab".index(key[0]), f"class of {key}")
+        equal({error["key"] for error in line["errors"]}, empty & set(line["keys"]), "files without bytes")
+        keys += line["keys"]
+        field = line["fields"]["jpg.values"]
+        equal(field["shape"], [sum(map(len, rows))], "shape of the values")
+        equal(len(field["row_hashes"]), line["rows"], "a hash for each row")
+        check("row_hashes" not in line["fields"]["jpg.offsets"], "offsets have no rows of their own")
+    equal(sorted(keys), sorted(str(p.relative_to(folder)) for p in folder.rglob("*.jpg")), "every file once")
+    # A row's hash depends on its bytes alone, not on what lies beside it in the batch.
+    again = work.pull(None, private=True, source=f"folder:{folder}", batch=7, hash=True)
+    first = {key: value for _, key, value in harness.rows_of(lines, "jpg.values")}
+    for _, key, value in harness.rows_of(again, "jpg.values"):
+        equal(value, first[key], f"hash of {key} in another batch")
+
+
+def test_worlds_and_restarts_agree(work):
+    folder = files(work, random_files(64, 3000))
+    config = work.config(config_of(folder, ["jpg: {from: jpg, decode: raw}"], head="shm: posix\n"))
+    whole = work.pull("p", batch=8, steps=12, hash=True, config=config)
+    parts = [work.pull("p", batch=8, steps=12, hash=True, rank=r, world=2, config=config) for r in range(2)]
+    both = [row for pair in zip(*parts) for line in pair for row in harness.rows_of([line], "jpg.values")]
+    equal(both, harness.rows_of(whole, "jpg.values"), "rows of two ranks and of one")
+    behind = work.pull("p", batch=8, steps=7, hash=True, state=whole[4]["state"], config=config)
+    equal(harness.without_waits(behind), harness.without_waits(whole[5:]), "resumed")
+    pool = work.pull("p", batch=8, steps=12, hash=True, config=config, sets=["fetch.engine=pool", "threads.decode=1", "slots=2"])
+    equal(harness.without_waits(pool), harness.without_waits(whole), "another engine, number of threads and of slots")
+
+
+def test_text_json_and_numbers(work):
+    texts = [f'"caption {i}: é{"x" * (i % 40)}"'.encode() for i in range(50)]
+    folder, out = files(work, texts), work.path / "out"
+    config = work.config(config_of(folder, ["padded: {from: jpg, decode: text, max_bytes: 64}", "free: {from: [txt, jpg], decode: text}",
+                                            "most: {from: jpg, decode: json, max_bytes: 1KiB, pad: false}", "label: {from: cls, decode: int}",
+                                            "part: {from: cls, decode: float}"]))
+    lines = work.pull("p", batch=8, hash=True, out=out, config=config)
+    equal(sum(line["valid"] for line in lines), 50, "valid rows")
+    for line in lines:
+        wanted = [(folder / key).read_bytes() for key in line["keys"]]
+        equal(ragged_rows(out, line, "free"), wanted, "text")
+        equal(ragged_rows(out, line, "most"), wanted, "JSON")
+        equal([json.loads(row) for row in ragged_rows(out, line, "most")], [json.loads(row) for row in wanted], "JSON as values")
+        padded = array(out, line, "padded")
+        equal((padded.dtype, padded.shape), (np.dtype("uint8"), (line["rows"], 64)), "padded text")
+        equal([row.tobytes() for row in padded], [row.ljust(64, b"\0") for row in wanted], "padded text")
+        labels = ["ab".index(key[0]) for key in line["keys"]]
+        equal((array(out, line, "label").tolist(), array(out, line, "part").tolist()), (labels, labels), "numbers")
+        equal((line["fields"]["label"]["dtype"], line["fields"]["part"]["dtype"]), ("int64", "float32"), "types of numbers")
+
+
+def test_numbers_as_text(work):
+    numbers = [b"1", b"-2.5\n", b"1e3", b" 0.1 ", b"16777217"]
+    folder, out = files(work, numbers), work.path / "out"
+    lines = work.pull("p", batch=5, out=out, config=work.config(config_of(folder, ["x: {from: jpg, decode: float}"])))
+    got = dict(zip(lines[0]["keys"], array(out, lines[0], "x")))
+    for i, text in enumerate(numbers):
+        equal(got[f"{'ab'[i % 2]}/{i:04d}.jpg"], np.float32(text.decode()), f"{text!r} as a float32")
+
+
+def test_bad_rows_have_no_bytes(work):
+    """What is not as its field wants it: masked, counted with its class, and of length 0 between its neighbours."""
+    good, bad = b'{"a": 1}', {3: (b'{"a":', "TRUNCATED"), 8: (b"<html>", "BAD_FORMAT"), 9: (b"", "EMPTY"), 14: (b"[1,]", "CORRUPT"),
+                              15: (b"[" * 200, "LIMIT"), 19: (b'"' + b"x" * 300 + b'"', "LIMIT")}
+    folder, out = files(work, [bad[i][0] if i in bad else good for i in range(24)]), work.path / "out"
+    config = work.config(config_of(folder, ["j: {from: jpg, decode: json, max_bytes: 256, pad: false}", "label: {from: cls, decode: class}"],
+                                   more="    on_error: {policy: mask}\n"))
+    lines = work.pull("p", batch=6, hash=True, out=out, config=config)
+    errors = {}
+    for line in lines:
+        rows = ragged_rows(out, line, "j")
+        for error in line["errors"]:
+            errors[int(error["key"][2:6])] = error["class"]
+            equal(rows[error["row"]], b"", f"bytes of {error['key']}")
+            equal(array(out, line, "label")[error["row"]], 0, f"label of {error['key']}")
+        failed = {error["row"] for error in line["errors"]}
+        equal([row for i, row in enumerate(rows) if i not in failed], [good] * (line["rows"] - len(failed)), "good rows beside bad ones")
+    equal(errors, {number: name for number, (_, name) in bad.items()}, "classes")
+
+
+def test_raw_above_its_room(work):
+    folder = files(work, [b"x" * n for n in (10, 100, 101, 5)])
+    lines = work.pull("p", batch=4, config=work.config(config_of(folder, ["x: {from: jpg, decode: raw, max_bytes: 100}"],
+                                                                 more="    on_error: {policy: mask}\n")))
+    equal([(e["key"], e["class"]) for e in lines[0]["errors"]], [("a/0002.jpg", "LIMIT")], "a part above max_bytes")
+    check("101" in lines[0]["errors"][0]["message"] and "100" in lines[0]["errors"][0]["message"], "the message has both numbers")
+    equal(lines[0]["fields"]["x.values"]["shape"], [115], "bytes of the others")
+
+
+def test_refusals_say_what_to_do(work):
+    mixed = files(work, [b"a", b"b"])
+    files(work, [b"c"], extension="png")
+    r = work.ctl("pull", "--source", f"folder:{mixed}", "--batch", 1, private=True, code=2)
+    check("fields" in r.err and "jpg" in r.err and "png" in r.err, f"mixed parts: {r.err!r}")
+    named = config_of(mixed, ["bytes: {from: [jpg, png], decode: raw}"])
+    equal(sum(line["valid"] for line in work.pull("p", batch=3, config=work.config(named))), 3, "mixed parts in one field")
+    # Room is made for the largest file in every row: when that is too much the numbers are said, and the way out.
+    large = files(work, [b"x" * (8 << 20), b"y"], name="large")
+    r = work.ctl("pull", "--source", f"folder:{large}", "--batch", 64, private=True, sets=["memory=1GiB"], code=4)
+    check("max_bytes" in r.err and str(8 << 20) in r.err and "jpg" in r.err, f"too much memory: {r.err!r}")
+
+
+def test_synthetic_keeps_its_form(work):
+    config = work.config("datasets:\n  s:\n    source: {synthetic: {samples: 5, bytes: 16}}\n  r:\n    source: {synthetic: {samples: 5, bytes: 16}}\n"
+                         "    fields: {bin: {from: bin, decode: raw, max_bytes: 64}}\n")
+    line = work.pull("s", batch=5, hash=True, config=config)[0]
+    equal(line["fields"]["bin"]["shape"], [5, 16], "rows of one size")
+    ragged = work.pull("r", batch=5, hash=True, config=config)[0]
+    equal(ragged["fields"]["bin.values"]["shape"], [80], "the same, asked for as rows of any length")
+    equal(ragged["fields"]["bin.values"]["hash"], line["fields"]["bin"]["hash"], "the same bytes")
+
+
+if __name__ == "__main__":
+    harness.main(globals())
