@@ -67,7 +67,7 @@ int spdl_batch_tensor(const struct spdl_batch *batch, uint32_t index,
     ret_tensor->strides[0] = stride;
     if (field->kind == SPDL_SHM_FIELD_OFFSETS) {
         ret_tensor->shape[0]++;
-        ret_tensor->data = spdl_client_ring_offsets(ring, batch->number, index);
+        ret_tensor->data = spdl_client_ring_offsets(batch, index);
         ret_tensor->bytes = sizeof(int64_t) * (size_t)ret_tensor->shape[0];
         return 0;
     }

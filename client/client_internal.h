@@ -62,8 +62,7 @@ void spdl_client_guard_init(struct spdl_client_guard *guard);
 void spdl_client_guard_fini(struct spdl_client_guard *guard);
 int spdl_client_guard_forked(const struct spdl_client_guard *guard);
 #define SPDL_CLIENT_FORKED_TEXT "this handle was made before a fork: connect again in the child"
-/* ---- client_connection.c: where the daemon is, for a connection and the streams that outlive it
- * ---- */
+/* ---- client_connection.c: where the daemon is, for a connection and its streams ---- */
 
 struct spdl_client_target {
     _Atomic uint32_t refs;
@@ -135,8 +134,7 @@ int spdl_client_start_spawn(struct spdl_client_start *start,
 /* 1: it listens; 0: not yet; -EEXIST: another one was first; another: it failed, error has its
  * sentence. */
 int spdl_client_start_read(struct spdl_client_start *start, struct spdl_client_error *error);
-/* ---- client_ring.c: two mapped segments, and the one place where words of them are checked ----
- */
+/* ---- client_ring.c: two mapped segments, and the one place where their words are checked ---- */
 
 struct spdl_batch {
     _Atomic uint32_t refs;
@@ -172,12 +170,9 @@ int spdl_client_ring_ready(const struct spdl_client_ring *ring, uint64_t k, uint
 /* Copies and checks the descriptor of batch k in `slot`. */
 int spdl_client_ring_slot(const struct spdl_client_ring *ring, uint64_t k, uint32_t slot,
                           struct spdl_shm_slot *ret_slot);
-/* Checks the offsets of ragged fields in `slot` for the batch, whose slot was copied, and fills
- * its value_bytes. */
-int spdl_client_ring_ragged(const struct spdl_client_ring *ring, uint32_t slot,
-                            struct spdl_batch *batch);
-const int64_t *spdl_client_ring_offsets(const struct spdl_client_ring *ring, uint32_t slot,
-                                        uint32_t field);
+/* Checks the offsets of ragged fields of a batch whose slot was copied, and fills value_bytes. */
+int spdl_client_ring_ragged(const struct spdl_client_ring *ring, struct spdl_batch *batch);
+const int64_t *spdl_client_ring_offsets(const struct spdl_batch *batch, uint32_t field);
 int spdl_client_ring_row(const struct spdl_client_ring *ring, const struct spdl_shm_slot *slot,
                          uint32_t row, struct spdl_row *ret_row);
 /* ---- client_stream.c, client_attach.c, client_next.c ---- */

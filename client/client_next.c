@@ -57,10 +57,10 @@ static int take(struct spdl_stream *stream, uint64_t k, uint32_t number, int64_t
     if (number >= ring->header.slot_count || ring->batches[number].is_taken)
         return broken_slot(stream, k);
     struct spdl_batch *batch = &ring->batches[number];
-    if (spdl_client_ring_slot(ring, k, number, &batch->slot) < 0 ||
-        spdl_client_ring_ragged(ring, number, batch) < 0)
-        return broken_slot(stream, k);
     batch->number = number;
+    if (spdl_client_ring_slot(ring, k, number, &batch->slot) < 0 ||
+        spdl_client_ring_ragged(ring, batch) < 0)
+        return broken_slot(stream, k);
     batch->sequence = ring->base + k;
     batch->wait_ns = since_ns > 0 ? (uint64_t)(spdl_client_now_ns() - since_ns) : 0;
     batch->is_taken = 1;

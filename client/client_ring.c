@@ -220,22 +220,20 @@ int spdl_client_ring_slot(const struct spdl_client_ring *ring, uint64_t k, uint3
     return 0;
 }
 
-const int64_t *spdl_client_ring_offsets(const struct spdl_client_ring *ring, uint32_t slot,
-                                        uint32_t field)
+const int64_t *spdl_client_ring_offsets(const struct spdl_batch *batch, uint32_t field)
 {
-    const struct spdl_shm_header *h = &ring->header;
-    return control_at(ring,
-                      h->slots_offset + h->slot_stride * slot + ring->fields[field].slot_offset);
+    const struct spdl_client_ring *ring = batch->ring;
+    uint64_t slot = ring->header.slots_offset + ring->header.slot_stride * batch->number;
+    return control_at(ring, slot + ring->fields[field].slot_offset);
 }
 
-int spdl_client_ring_ragged(const struct spdl_client_ring *ring, uint32_t slot,
-                            struct spdl_batch *batch)
+int spdl_client_ring_ragged(const struct spdl_client_ring *ring, struct spdl_batch *batch)
 {
     for (uint32_t i = 0; i < ring->header.field_count; i++) {
         const struct spdl_shm_field *field = &ring->fields[i];
         if (field->kind != SPDL_SHM_FIELD_VALUES)
             continue;
-        const int64_t *offsets = spdl_client_ring_offsets(ring, slot, field->partner);
+        const int64_t *offsets = spdl_client_ring_offsets(batch, field->partner);
         int64_t last = 0;
         if (offsets[0] != 0)
             return -EPROTO;

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Fields that are no pictures: bytes of any length as they lie in the files, text, JSON and numbers, padded or as values and offsets."""
+import base64
 import json
 import pathlib
 import random
@@ -8,6 +9,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
 import numpy as np  # noqa: E402
+import order_reference as reference  # noqa: E402
 from harness import check, equal  # noqa: E402
 
 FIELD_LINES = "    order: {shuffle: global, seed: 3}\n    last: partial\n    fields:\n"
@@ -153,6 +155,22 @@ def test_refusals_say_what_to_do(work):
     large = files(work, [b"x" * (8 << 20), b"y"], name="large")
     r = work.ctl("pull", "--source", f"folder:{large}", "--batch", 64, private=True, sets=["memory=1GiB"], code=4)
     check("max_bytes" in r.err and str(8 << 20) in r.err and "jpg" in r.err, f"too much memory: {r.err!r}")
+
+
+def test_plan_ids(work):
+    """What can change a sample is in the plan id, as docs/order.md writes it; how much room a row has is not."""
+    folder = files(work, [b"1", b"22", b"333"])
+    samples = [(str(p.relative_to(folder)).encode(), p.stat().st_size) for p in folder.rglob("*.jpg")]
+    dataset_id = reference.xxh3_128_digits(reference.folder_manifest(sorted(samples)))
+    ids = set()
+    for words, dims, max_bytes in (("", ["ragged"], 0), (", max_bytes: 9", [9], 0), (", max_bytes: 9, pad: false", ["ragged"], 9)):
+        field = {"name": "x", "decode": "text", "from": ["jpg"], "dtype": "uint8", "dims": dims, "max_bytes": max_bytes}
+        wanted = reference.xxh3_128_digits(reference.plan_text(dataset_id, "global", "partial", [field]))
+        line = work.pull("p", batch=3, config=work.config(config_of(folder, [f"x: {{from: jpg, decode: text{words}}}"])))[0]
+        state = line["state"].split(".")[1]
+        equal(base64.urlsafe_b64decode(state + "=" * (-len(state) % 4))[8:24].hex(), wanted, f"plan id with {words!r}")
+        ids.add(wanted)
+    equal(len(ids), 3, "different plans")
 
 
 def test_synthetic_keeps_its_form(work):

@@ -308,7 +308,9 @@ def field_text(field):
     out = f"field {field['name']}\ndecode {field['decode']}\n"
     out += "from " + " ".join(field["from"]) + "\n"
     out += f"dtype {field['dtype']}\n"
-    out += " ".join(["dims"] + [str(d) for d in field["dims"]]) + "\n"
+    out += " ".join(["dims"] + [str(d) for d in field["dims"]]) + "\n"  # ["ragged"]: rows differ in length
+    if field["dims"] == ["ragged"] and field.get("max_bytes"):
+        out += f"max_bytes {field['max_bytes']}\n"
     if field["decode"] == "image":
         out += f"layout {field['layout']}\nchannels {field['channels']}\n"
         out += f"orientation {field['orientation']}\nmax_pixels {field['max_pixels']}\n"

@@ -115,10 +115,10 @@ static int batch_take(struct case_rings *c, struct spdl_batch **ret_batch)
     assert_int_equal(spdl_client_ring_ready(c->ring, 0, &slot), 1);
     assert_int_equal(slot, 1);
     struct spdl_batch *batch = &c->ring->batches[slot];
+    batch->number = slot;
     int rc = spdl_client_ring_slot(c->ring, 0, slot, &batch->slot);
     if (rc == 0)
-        rc = spdl_client_ring_ragged(c->ring, slot, batch);
-    batch->number = slot;
+        rc = spdl_client_ring_ragged(c->ring, batch);
     *ret_batch = batch;
     return rc;
 }
