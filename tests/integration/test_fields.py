@@ -50,7 +50,7 @@ def test_a_folder_without_fields(work):
     folder, out = files(work, random_files(203, 9000)), work.path / "out"
     empty = {str(p.relative_to(folder)) for p in folder.rglob("*.jpg") if p.stat().st_size == 0}
     check(len(empty) > 10, "the folder has empty files")
-    lines = work.pull(None, private=True, source=f"folder:{folder}", batch=16, hash=True, out=out)
+    lines = work.pull(None, private=True, source=f"folder:{folder}", batch=16, hash=True, out=out, on_error="mask")
     keys = []
     for line in lines:
         equal(sorted(line["fields"]), ["cls", "jpg.offsets", "jpg.values"], "fields")
@@ -65,11 +65,13 @@ def test_a_folder_without_fields(work):
         equal(len(field["row_hashes"]), line["rows"], "a hash for each row")
         check("row_hashes" not in line["fields"]["jpg.offsets"], "offsets have no rows of their own")
     equal(sorted(keys), sorted(str(p.relative_to(folder)) for p in folder.rglob("*.jpg")), "every file once")
-    # A row's hash depends on its bytes alone, not on what lies beside it in the batch.
-    again = work.pull(None, private=True, source=f"folder:{folder}", batch=7, hash=True)
+    # A row's hash depends on its bytes alone, not on what lies beside it in the batch; a substitute has its own.
+    again = work.pull(None, private=True, source=f"folder:{folder}", batch=7, hash=True, on_error="substitute,max_rate=1")
     first = {key: value for _, key, value in harness.rows_of(lines, "jpg.values")}
     for _, key, value in harness.rows_of(again, "jpg.values"):
+        check(key not in empty, f"{key} has no bytes and is shown")
         equal(value, first[key], f"hash of {key} in another batch")
+    equal(sum(len(line["substituted"]) for line in again), len(empty), "substituted rows")
 
 
 def test_worlds_and_restarts_agree(work):

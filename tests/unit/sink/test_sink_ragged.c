@@ -148,6 +148,7 @@ static void batch_publish(const struct ring *ring, uint32_t slot, uint64_t batch
                                  .key = "k",
                                  .key_bytes = 1,
                                  .class_number = all[r].bad ? SPDL_CLASS_CORRUPT : SPDL_CLASS_OK,
+                                 .masked = all[r].bad,
                                  .padded = all[r].padded,
                                  .message = ""};
         sink_publish_row(ring->sink, slot, r, &shown);
@@ -248,6 +249,12 @@ static void test_last_note_counts(void **state)
     for (uint32_t r = 0; r < 3; r++)
         row_write(&ring, 1, 0, r, &rows[r]);
     rows[1].bad = true;
+    /* A substitute's bytes count; that the sample before it failed stays said. */
+    struct sink_note failed = {.class_number = SPDL_CLASS_CORRUPT, .message = "no"};
+    struct sink_note substitute = {
+        .is_substitute = true, .message = "", .field_bytes = rows[2].bytes};
+    sink_note(ring.sink, 1, 2, &failed);
+    sink_note(ring.sink, 1, 2, &substitute);
     batch_publish(&ring, 1, 0, 3, rows);
     batch_check(&ring, 1, 0, 3, rows);
     ring_fini(&ring);
