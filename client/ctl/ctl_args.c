@@ -14,7 +14,8 @@ enum args_type { ARGS_FLAG, ARGS_STRING, ARGS_UNSIGNED, ARGS_POSITIVE, ARGS_SECO
 enum {
     ARGS_ALL = ~0,
     ARGS_STREAM = CTL_VERB_PULL | CTL_VERB_BENCH | CTL_VERB_PREVIEW,
-    ARGS_PLACED = CTL_VERB_PULL | CTL_VERB_PREVIEW
+    ARGS_OPEN = ARGS_STREAM | CTL_VERB_PLAN, /* what says which stream */
+    ARGS_PLACED = CTL_VERB_PULL | CTL_VERB_PREVIEW | CTL_VERB_PLAN
 };
 
 struct args_option {
@@ -46,26 +47,26 @@ static const struct args_option args_options[] = {
     {"version", NULL, "the version", AT(version), 0, 0, ARGS_ALL, ARGS_FLAG, 0},
 
     {"source", "KIND:PATH", "instead of DATASET, private only: folder:DIR or synthetic:N,BYTES",
-     AT(source), 0, 0, ARGS_STREAM, ARGS_STRING, 0},
-    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_STREAM,
+     AT(source), 0, 0, ARGS_OPEN, ARGS_STRING, 0},
+    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_OPEN,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,
-     1U << 30, ARGS_STREAM, ARGS_POSITIVE, 0},
+     1U << 30, ARGS_OPEN, ARGS_POSITIVE, 0},
     {"rank", "R", "rank (default 0)", AT(rank), 0, UINT32_MAX, ARGS_PLACED, ARGS_UNSIGNED, 0},
     {"world", "W", "ranks of the job (default 1)", AT(world), 0, UINT32_MAX, ARGS_PLACED,
      ARGS_POSITIVE, 0},
     {"seed", "N", "seed of the order and the draws (default: the dataset's)", AT(seed),
-     AT(has_seed), UINT64_MAX, ARGS_STREAM, ARGS_UNSIGNED, 0},
+     AT(has_seed), UINT64_MAX, ARGS_OPEN, ARGS_UNSIGNED, 0},
     {"epoch", "N", "epoch to begin with (default 0)", AT(epoch), AT(has_epoch), UINT32_MAX,
-     ARGS_STREAM, ARGS_UNSIGNED, 0},
-    {"step", "K", "step to begin with (default 0)", AT(step), AT(has_step), UINT64_MAX, ARGS_STREAM,
+     ARGS_OPEN, ARGS_UNSIGNED, 0},
+    {"step", "K", "step to begin with (default 0)", AT(step), AT(has_step), UINT64_MAX, ARGS_OPEN,
      ARGS_UNSIGNED, 0},
-    {"state", "STATE", "begin behind the batch that carried this state", AT(state), 0, 0,
-     ARGS_STREAM, ARGS_STRING, 0},
+    {"state", "STATE", "begin behind the batch that carried this state", AT(state), 0, 0, ARGS_OPEN,
+     ARGS_STRING, 0},
     {"steps", "N", "end after N batches (default: pull with the epoch, bench with its time)",
      AT(steps), 0, UINT64_MAX, CTL_VERB_PULL | CTL_VERB_BENCH, ARGS_POSITIVE, 0},
     {"slots", "N", "batches ready ahead (default: the daemon's setting)", AT(slots), 0, UINT32_MAX,
-     ARGS_STREAM, ARGS_UNSIGNED, 0},
+     ARGS_OPEN, ARGS_UNSIGNED, 0},
     {"on-error", "POLICY",
      "substitute, mask or fail, with ,max_rate=X,max_consecutive=N (default: the dataset's)",
      AT(on_error), 0, 0, ARGS_STREAM, ARGS_STRING, 0},

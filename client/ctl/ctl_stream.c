@@ -214,7 +214,7 @@ int ctl_source_yaml(const char *source, const char *preset, struct ctl_text *yam
     return 0;
 }
 
-static int open_failed(struct spdl_connection *connection, int rc)
+int ctl_open_failed(struct spdl_connection *connection, int rc)
 {
     const char *said = spdl_connection_error(connection);
     const char *sentence = *said ? said : strerror(-rc);
@@ -293,7 +293,7 @@ int ctl_stream_open(const struct ctl_options *options, const struct ctl_slice *s
     int rc = spdl_open(connection, &open, &stream);
     ctl_text_fini(&yaml);
     if (rc < 0)
-        return open_failed(connection, rc);
+        return ctl_open_failed(connection, rc);
     spdl_stream_info(stream, &info);
     code = open_contradicts(options, &info);
     if (code != 0) {

@@ -11,6 +11,7 @@ int ctl_streams(const struct ctl_options *options);
 int ctl_why(const struct ctl_options *options);
 int ctl_config(const struct ctl_options *options);
 int ctl_check(const struct ctl_options *options);
+int ctl_plan(const struct ctl_options *options);
 int ctl_pull(const struct ctl_options *options);
 int ctl_bench(const struct ctl_options *options);
 int ctl_preview(const struct ctl_options *options);

@@ -18,14 +18,17 @@ enum {
     CONFIG_SETTINGS_MAX = 32,
     CONFIG_FILE_BYTES_MAX = 4 << 20,     /* of a configuration file */
     CONFIG_DATASET_BYTES_MAX = 64 << 10, /* of a dataset in a message */
-    CONFIG_FILES_MAX = 256               /* in datasets.d */
+    CONFIG_FILES_MAX = 256,              /* in datasets.d */
+    CONFIG_BLOCK_SAMPLES_DEFAULT = 65536,
+    CONFIG_LANES_MAX = 65536
 };
 
 enum config_engine { CONFIG_ENGINE_AUTO = 1, CONFIG_ENGINE_URING, CONFIG_ENGINE_POOL };
 enum config_shm { CONFIG_SHM_MEMFD = 1, CONFIG_SHM_POSIX }; /* numbers of enum spdl_shm_kind */
 enum config_shuffle {
     CONFIG_SHUFFLE_NONE = 1,
-    CONFIG_SHUFFLE_GLOBAL
+    CONFIG_SHUFFLE_GLOBAL,
+    CONFIG_SHUFFLE_BLOCK
 }; /* numbers of enum plan_shuffle */
 enum config_last { CONFIG_LAST_DROP = 1, CONFIG_LAST_PAD, CONFIG_LAST_PARTIAL };
 enum config_policy {
@@ -59,6 +62,8 @@ struct config_dataset {
     uint32_t shuffle, last;
     uint64_t seed;
     struct config_on_error on_error;
+    uint64_t block_samples; /* with shuffle: block */
+    uint32_t lanes;         /* 1: none */
 };
 
 /* Where a setting's value is from. */

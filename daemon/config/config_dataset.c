@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct config_choice config_shuffles[] = {
-    {"none", CONFIG_SHUFFLE_NONE}, {"global", CONFIG_SHUFFLE_GLOBAL}, {"block", 0}, {NULL, 0}};
+const struct config_choice config_shuffles[] = {{"none", CONFIG_SHUFFLE_NONE},
+                                                {"global", CONFIG_SHUFFLE_GLOBAL},
+                                                {"block", CONFIG_SHUFFLE_BLOCK},
+                                                {NULL, 0}};
 const struct config_choice config_lasts[] = {{"drop", CONFIG_LAST_DROP},
                                              {"pad", CONFIG_LAST_PAD},
                                              {"partial", CONFIG_LAST_PARTIAL},
@@ -22,6 +24,7 @@ static const struct config_on_error on_error_default = {
 
 enum { SYNTHETIC_BYTES_MAX = 1 << 30 };
 static const uint64_t synthetic_samples_max = 1ull << 48;
+static const uint64_t block_samples_max = 1ull << 48;
 
 enum {
     KEY_SOURCE,
@@ -224,16 +227,31 @@ static void order_take(struct config_reader *reader, const struct config_node *n
 {
     static const struct config_key keys[] = {{"shuffle", false},
                                              {"seed", false},
-                                             {"lanes", true},
-                                             {"block_samples", true},
+                                             {"block_samples", false},
+                                             {"lanes", false},
                                              {NULL, false}};
     const struct config_node *values[4] = {NULL};
     if (config_keys_take(reader, node, "order", keys, values) < 0)
         return;
+    int rc = 0;
     if (values[0])
-        config_read_choice(reader, values[0], "shuffle", config_shuffles, &dataset->shuffle);
+        rc = config_read_choice(reader, values[0], "shuffle", config_shuffles, &dataset->shuffle);
     if (values[1])
         config_read_count(reader, values[1], "seed", 0, UINT64_MAX, &dataset->seed);
+    if (values[2])
+        config_read_count(reader, values[2], "block_samples", 1, block_samples_max,
+                          &dataset->block_samples);
+    if (values[2] && rc == 0 && dataset->shuffle != CONFIG_SHUFFLE_BLOCK)
+        config_complain(reader, config_key_node(node, "block_samples"),
+                        "block_samples has no effect: it goes with shuffle: block");
+    uint64_t lanes = dataset->lanes;
+    if (values[3])
+        config_read_count(reader, values[3], "lanes", 1, CONFIG_LANES_MAX, &lanes);
+    dataset->lanes = (uint32_t)lanes;
+    if (lanes > 1 && rc == 0 && dataset->shuffle == CONFIG_SHUFFLE_GLOBAL)
+        config_complain(reader, config_key_node(node, "lanes"),
+                        "lanes with shuffle: global would keep no rank to its own shards; use "
+                        "shuffle: block or none");
 }
 
 static void on_error_take(struct config_reader *reader, const struct config_node *node,
@@ -263,6 +281,8 @@ void config_dataset_take(struct config_reader *reader, const struct config_node 
     ret_dataset->shuffle = CONFIG_SHUFFLE_NONE;
     ret_dataset->last = CONFIG_LAST_PARTIAL;
     ret_dataset->on_error = on_error_default;
+    ret_dataset->block_samples = CONFIG_BLOCK_SAMPLES_DEFAULT;
+    ret_dataset->lanes = 1;
     if (config_keys_take(reader, node, "the dataset", dataset_keys, values) < 0)
         return;
     if (values[KEY_SOURCE])

@@ -83,9 +83,13 @@ static void dataset_print(FILE *out, const struct config_dataset *dataset)
     config_values_quote(out, dataset->name);
     fputs(":\n", out);
     for (const struct config_dataset_row *row = config_dataset_rows; row->name; row++) {
-        name_print(out, "    ", row->name, group);
-        row->print(out, dataset);
-        fputs("\n", out);
+        char *text = config_dataset_row_text(row, dataset);
+        if (text && text[0]) {
+            name_print(out, "    ", row->name, group);
+            fputs(text, out);
+            fputs("\n", out);
+        }
+        free(text);
     }
     if (dataset->field_count == 0)
         return;

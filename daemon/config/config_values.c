@@ -56,6 +56,18 @@ static void seed_print(FILE *out, const struct config_dataset *dataset)
     fprintf(out, "%" PRIu64, dataset->seed);
 }
 
+static void block_samples_print(FILE *out, const struct config_dataset *dataset)
+{
+    if (dataset->shuffle == CONFIG_SHUFFLE_BLOCK)
+        fprintf(out, "%" PRIu64, dataset->block_samples);
+}
+
+static void lanes_print(FILE *out, const struct config_dataset *dataset)
+{
+    if (dataset->shuffle != CONFIG_SHUFFLE_GLOBAL)
+        fprintf(out, "%" PRIu32, dataset->lanes);
+}
+
 static void policy_print(FILE *out, const struct config_dataset *dataset)
 {
     word_print(out, config_policies, dataset->on_error.policy);
@@ -82,6 +94,8 @@ const struct config_dataset_row config_dataset_rows[] = {
     {"source", source_print},
     {"order.shuffle", shuffle_print},
     {"order.seed", seed_print},
+    {"order.block_samples", block_samples_print},
+    {"order.lanes", lanes_print},
     {"on_error.policy", policy_print},
     {"on_error.max_rate", max_rate_print},
     {"on_error.max_consecutive", max_consecutive_print},

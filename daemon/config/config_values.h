@@ -7,7 +7,8 @@
 
 #include "config/config.h"
 
-/* What a dataset has besides its fields; names are dotted. */
+/* What a dataset has besides its fields; names are dotted. A row that prints nothing does not go
+ * with the dataset. */
 struct config_dataset_row {
     const char *name;
     void (*print)(FILE *out, const struct config_dataset *dataset);

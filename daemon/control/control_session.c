@@ -161,6 +161,8 @@ static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
     switch (message->body_case) {
     case SPDL__V1__TO_DAEMON__BODY_OPEN:
         return control_open_handle(session, message->id, message->open);
+    case SPDL__V1__TO_DAEMON__BODY_PLAN:
+        return control_plan_handle(session, message->id, message->plan);
     case SPDL__V1__TO_DAEMON__BODY_RELEASE:
         return control_release_handle(session, message->release);
     case SPDL__V1__TO_DAEMON__BODY_CLOSE:

@@ -76,12 +76,18 @@ void control_session_error(struct session *session, uint32_t request, int code,
 
 /* Handlers, one for each message: return 0, or -EPROTO: the connection is dropped. */
 int control_open_handle(struct session *session, uint32_t request, const Spdl__V1__Open *open);
+int control_plan_handle(struct session *session, uint32_t request,
+                        const Spdl__V1__PlanRequest *plan);
 int control_release_handle(struct session *session, const Spdl__V1__Release *release);
 int control_close_handle(struct session *session, const Spdl__V1__Close *close);
 int control_unmapped_handle(struct session *session, const Spdl__V1__Unmapped *unmapped);
 /* The connection is gone: closes its streams; with `dead` their memory is free too. True when none
  * is left. */
 bool control_streams_leave(struct session *session, bool dead);
+
+/* control_plan.c: the answer to a PlanRequest. */
+void control_plan_reply(struct session *session, uint32_t request,
+                        struct pipeline_planned *planned);
 
 /* control_status.c */
 int control_status_handle(struct session *session, uint32_t request);

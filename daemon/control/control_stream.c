@@ -84,8 +84,15 @@ static void on_ended(void *context, uint64_t batches, int code, enum spdl_class 
     control_session_reply(stream->session, &out, NULL, 0);
 }
 
+static void on_planned(void *context, struct pipeline_planned *planned)
+{
+    struct session_stream *stream = context;
+    control_plan_reply(stream->session, stream->request, planned);
+    forget(stream);
+}
+
 static const struct pipeline_owner owner = {
-    .opened = on_opened, .refused = on_refused, .ended = on_ended};
+    .opened = on_opened, .refused = on_refused, .planned = on_planned, .ended = on_ended};
 
 /* --- what the client asks --- */
 
@@ -116,7 +123,9 @@ static void request_fill(const struct session *session, const Spdl__V1__Open *op
     }
 }
 
-int control_open_handle(struct session *session, uint32_t request, const Spdl__V1__Open *open)
+/* Begins to open a stream, or to plan one. */
+static int begin(struct session *session, uint32_t request, const Spdl__V1__Open *open,
+                 bool is_plan_only)
 {
     uint32_t place = 0;
     while (place < CONTROL_STREAMS_MAX && session->streams[place])
@@ -133,6 +142,7 @@ int control_open_handle(struct session *session, uint32_t request, const Spdl__V
     struct pipeline_open asked;
     struct err error = {0};
     request_fill(session, open, &asked);
+    asked.is_plan_only = is_plan_only;
     struct pipeline_stream *handle = NULL;
     int rc =
         pipeline_open(session->control->params.pipeline, &asked, &owner, stream, &handle, &error);
@@ -144,6 +154,17 @@ int control_open_handle(struct session *session, uint32_t request, const Spdl__V
     if (session->streams[place] == stream) /* it was not refused meanwhile */
         stream->stream = handle;
     return 0;
+}
+
+int control_open_handle(struct session *session, uint32_t request, const Spdl__V1__Open *open)
+{
+    return begin(session, request, open, false);
+}
+
+int control_plan_handle(struct session *session, uint32_t request,
+                        const Spdl__V1__PlanRequest *plan)
+{
+    return plan->open ? begin(session, request, plan->open, true) : -EPROTO;
 }
 
 int control_release_handle(struct session *session, const Spdl__V1__Release *release)

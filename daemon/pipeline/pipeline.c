@@ -157,12 +157,15 @@ void pipeline_destroy(struct pipeline *pipeline)
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
         if (pipeline->streams[i]) {
             sink_destroy(pipeline->streams[i]->sink);
+            plan_sequence_close(pipeline->streams[i]->sequence);
             free(pipeline->streams[i]);
         }
     while (pipeline->leaving) {
         struct pipeline_stream *stream = pipeline->leaving;
         pipeline->leaving = stream->next_waiting;
         sink_destroy(stream->sink);
+        plan_sequence_close(stream->sequence);
+        free(stream->planned);
         free(stream);
     }
     pipeline_dataset_free_all(pipeline);

@@ -48,8 +48,9 @@ struct pipeline_open {
     const char *on_error; /* "": the dataset's */
     uint64_t limit;
     const char *job;
-    pid_t pid; /* of the rank, for status */
-    uid_t uid; /* of the rank: its worker serves this user alone */
+    pid_t pid;         /* of the rank, for status */
+    uid_t uid;         /* of the rank: its worker serves this user alone */
+    bool is_plan_only; /* no stream: what it would be is told to `planned`, and that is all */
 };
 
 struct pipeline_opened {
@@ -63,17 +64,43 @@ struct pipeline_opened {
     const char *warning;
 };
 
-/* What a stream tells its owner. refused ends the stream: its handle is gone. */
+enum { PIPELINE_PLAN_ROWS = 8, PIPELINE_PLAN_KEY_BYTES = 256 };
+struct pipeline_plan_row {
+    uint64_t position, id, bytes; /* bytes: that are read for it */
+    uint32_t key_bytes;           /* of `key`, which may be cut */
+    uint8_t key[PIPELINE_PLAN_KEY_BYTES];
+};
+
+/* What a stream would read, in which order and with how much memory. */
+struct pipeline_planned {
+    const struct config_dataset *dataset;
+    const char *shuffle, *last; /* by name */
+    char source[512];
+    const char *plan_id, *warning;
+    uint64_t seed, batch, step, samples, steps_per_epoch;
+    uint32_t epoch, rank, world, slots;
+    uint32_t shards, shards_open; /* shards_open: that all ranks together read at a time */
+    uint64_t epoch_bytes;         /* read in an epoch by all ranks */
+    bool is_estimate;             /* … by a part of the samples */
+    uint64_t largest_bytes;       /* of a sample, of those looked at */
+    uint64_t stream_bytes, slot_bytes, table_bytes; /* memory; tables are those of the order */
+    uint64_t memory_limit, memory_used;
+    uint32_t row_count; /* the first rows of the rank */
+    struct pipeline_plan_row rows[PIPELINE_PLAN_ROWS];
+};
+
+/* What a stream tells its owner. refused and planned end the stream: its handle is gone. */
 struct pipeline_owner {
     void (*opened)(void *context, const struct pipeline_opened *opened);
     void (*refused)(void *context, const struct err *error, enum spdl_class class_number);
+    void (*planned)(void *context, struct pipeline_planned *planned); /* is_plan_only */
     void (*ended)(void *context, uint64_t batches, int code, enum spdl_class class_number,
                   const char *message);
 };
 
-/* Begins to open a stream. 0: one of opened and refused will be called, perhaps before this
- * returns; else nothing is called, a negative errno with a sentence. *ret_stream is set before any
- * call. */
+/* Begins to open a stream. 0: one of opened (or planned) and refused will be called, perhaps before
+ * this returns; else nothing is called, a negative errno with a sentence. *ret_stream is set before
+ * any call. */
 int pipeline_open(struct pipeline *pipeline, const struct pipeline_open *open,
                   const struct pipeline_owner *owner, void *context,
                   struct pipeline_stream **ret_stream, struct err *reterr);

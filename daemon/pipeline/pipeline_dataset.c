@@ -268,7 +268,7 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
     return add(pipeline, config, NULL, reterr);
 }
 
-static void source_text(const struct config_source *source, char *text, size_t bytes)
+void pipeline_dataset_source_text(const struct config_source *source, char *text, size_t bytes)
 {
     if (source->samples > 0)
         snprintf(text, bytes, "%s:%llu samples of %llu bytes", source->kind,
@@ -306,7 +306,7 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         .note = "",
         .field_count = dataset && dataset->source ? dataset->field_count : shown->field_count,
         .fields = dataset && dataset->source ? dataset->fields : shown->fields};
-    source_text(&shown->source, ret_status->source, sizeof ret_status->source);
+    pipeline_dataset_source_text(&shown->source, ret_status->source, sizeof ret_status->source);
     if (dataset && dataset->state == DATASET_FAILED)
         ret_status->note = dataset->list_error.text;
     if (dataset && dataset->source) {

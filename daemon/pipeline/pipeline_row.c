@@ -4,18 +4,6 @@
 
 #include "pipeline/pipeline_state.h"
 
-static uint64_t sample_at(struct pipeline_stream *stream, uint32_t epoch, uint64_t position)
-{
-    uint32_t half = epoch & 1;
-    if (!stream->permutation_known[half] || stream->permutation_epoch[half] != epoch) {
-        plan_permutation_init(&stream->permutation[half], stream->dataset->config.shuffle,
-                              stream->seed, epoch, stream->schedule.samples);
-        stream->permutation_epoch[half] = epoch;
-        stream->permutation_known[half] = true;
-    }
-    return plan_permutation_at(&stream->permutation[half], position);
-}
-
 void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample)
 {
@@ -24,7 +12,7 @@ void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_p
     struct source_sample sample;
     struct pipeline_recipe recipe;
     uint64_t id = place->attempt == 0
-                      ? sample_at(stream, place->epoch, place->position)
+                      ? plan_sequence_at(stream->sequence, place->epoch, place->position)
                       : plan_substitute(stream->seed, place->epoch, stream->schedule.samples,
                                         place->position, place->attempt);
     source_sample(stream->dataset->source, id, &sample);

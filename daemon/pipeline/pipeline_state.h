@@ -61,7 +61,7 @@ struct pipeline_stream {
     uint32_t number;       /* in the core and in the worker; from STREAM_SEGMENTS on */
     uint32_t worker;
     /* as asked */
-    bool has_seed, has_state;
+    bool has_seed, has_state, is_plan_only;
     uint64_t batch, seed, limit, step;
     uint32_t rank, world, epoch, slots;
     struct config_on_error on_error;
@@ -74,10 +74,10 @@ struct pipeline_stream {
     struct plan_id plan_id;
     char plan_id_text[PLAN_ID_TEXT_BYTES];
     char warning[256];
-    struct plan_permutation permutation[2]; /* of even and of odd epochs */
-    uint32_t permutation_epoch[2];
-    bool permutation_known[2];
-    uint64_t memory_bytes;
+    struct plan_sequence *sequence;   /* its first table is made by the chore that makes the sink */
+    struct pipeline_planned *planned; /* is_plan_only: written by the chore */
+    uint64_t sequence_bytes;
+    uint64_t memory_bytes; /* of segments and sequence */
     /* its ring */
     struct chore chore; /* makes or destroys the sink: writes sink, sink_rc, sink_error */
     struct sink *sink;
@@ -148,7 +148,7 @@ struct pipeline {
     uint32_t threads, fetch_depth;
     struct pipeline_dataset *datasets;
     struct pipeline_stream *streams[PIPELINE_STREAMS_MAX]; /* by number */
-    struct pipeline_stream *leaving; /* forgotten, their sinks being destroyed */
+    struct pipeline_stream *leaving; /* known to a chore alone: forgotten, or a plan only */
     uint32_t stream_count;
     struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
     uint32_t retry_count;                               /* reads with again_ns */
@@ -165,8 +165,12 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 void pipeline_dataset_leave(struct pipeline_dataset *dataset);
 void pipeline_dataset_free_all(struct pipeline *pipeline);
 
+/* Of a source, as status shows it. */
+void pipeline_dataset_source_text(const struct config_source *source, char *text, size_t bytes);
+
 /* pipeline_stream.c */
 void pipeline_stream_listed(struct pipeline_stream *stream);
+void pipeline_stream_free(struct pipeline_stream *stream);
 void pipeline_stream_forget(
     struct pipeline_stream *stream); /* the core forgot it: its memory goes */
 
@@ -175,6 +179,9 @@ void pipeline_seen_begin(struct pipeline_dataset *dataset);
 void pipeline_seen_end(struct pipeline_dataset *dataset);
 bool pipeline_seen_is(const struct pipeline_dataset *dataset, uint64_t id);
 void pipeline_seen_note(struct pipeline_dataset *dataset, uint64_t id);
+
+/* pipeline_plan.c: what a stream would be, worked out by a chore. */
+int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr);
 
 /* pipeline_recipe.c. The recipe points into the sample. */
 void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,

@@ -13,8 +13,10 @@
 #include "pipeline/pipeline_state.h"
 #include "shm/shm_failpoint.h"
 
-static void stream_free(struct pipeline_stream *stream)
+void pipeline_stream_free(struct pipeline_stream *stream)
 {
+    free(stream->planned);
+    plan_sequence_close(stream->sequence);
     pipeline_dataset_leave(stream->dataset);
     free(stream);
 }
@@ -25,7 +27,7 @@ static void refuse(struct pipeline_stream *stream, const struct err *error,
 {
     if (!stream->closed)
         stream->owner->refused(stream->context, error, class_number);
-    stream_free(stream);
+    pipeline_stream_free(stream);
 }
 
 /* --- the plan --- */
@@ -46,6 +48,12 @@ static int place_from_state(struct pipeline_stream *stream, struct err *reterr)
         return err_set(reterr, -EINVAL,
                        "seed %" PRIu64 " contradicts the state, which has seed %" PRIu64,
                        stream->seed, state->seed);
+    if (stream->schedule.lanes > 1 && state->batch != stream->batch)
+        return err_set(reterr, -EINVAL,
+                       "the state was saved with a global batch of %" PRIu64
+                       " and this stream asks for %" PRIu64
+                       ": a plan with %u lanes goes on with the same batch only",
+                       state->batch, stream->batch, stream->schedule.lanes);
     stream->seed = state->seed;
     stream->schedule.start_epoch = state->epoch;
     stream->schedule.start_position = state->position;
@@ -72,13 +80,46 @@ static int place_from_step(struct pipeline_stream *stream, struct err *reterr)
     return 0;
 }
 
+static void warn_of_few_shards(struct pipeline_stream *stream,
+                               const struct plan_sequence_params *params)
+{
+    if (params->spec.shuffle != PLAN_SHUFFLE_BLOCK || params->shard_count > 1 ||
+        params->spec.block_samples >= params->samples || stream->warning[0])
+        return;
+    snprintf(stream->warning, sizeof stream->warning,
+             "shuffle: block mixes samples inside windows of %" PRIu64
+             " only, and this dataset is one shard of %" PRIu64
+             ", whose windows always come in the same order: use global, or larger block_samples",
+             params->spec.block_samples, params->samples);
+}
+
+static int sequence_make(struct pipeline_stream *stream, const struct plan_spec *spec,
+                         struct err *reterr)
+{
+    const struct source *source = stream->dataset->source;
+    const struct source_counts *counts = source_counts(source);
+    const struct plan_sequence_params params = {.spec = *spec,
+                                                .seed = stream->seed,
+                                                .samples = counts->samples,
+                                                .batch = stream->batch,
+                                                .shards = source_shards(source),
+                                                .shard_count = counts->shards};
+    stream->sequence_bytes = plan_sequence_bytes(&params);
+    warn_of_few_shards(stream, &params);
+    return plan_sequence_open(&params, &stream->sequence, reterr);
+}
+
 static int plan_make(struct pipeline_stream *stream, struct err *reterr)
 {
     const struct pipeline_dataset *dataset = stream->dataset;
+    const struct plan_spec spec = {.shuffle = dataset->config.shuffle,
+                                   .last = dataset->config.last,
+                                   .block_samples = dataset->config.block_samples,
+                                   .lanes = dataset->config.lanes};
     struct plan_id dataset_id;
     source_id(dataset->source, &dataset_id.high, &dataset_id.low);
-    int rc = plan_id_make(dataset_id, dataset->config.shuffle, dataset->config.last,
-                          dataset->fields, dataset->field_count, &stream->plan_id, reterr);
+    int rc = plan_id_make(dataset_id, &spec, dataset->fields, dataset->field_count,
+                          &stream->plan_id, reterr);
     if (rc < 0)
         return rc;
     plan_id_text(stream->plan_id, stream->plan_id_text);
@@ -86,7 +127,8 @@ static int plan_make(struct pipeline_stream *stream, struct err *reterr)
                                               .batch = stream->batch,
                                               .world = stream->world,
                                               .rank = stream->rank,
-                                              .last = dataset->config.last};
+                                              .last = spec.last,
+                                              .lanes = spec.lanes};
     if (!stream->has_seed && !stream->has_state)
         stream->seed = dataset->config.seed;
     rc = stream->has_state ? place_from_state(stream, reterr) : place_from_step(stream, reterr);
@@ -99,7 +141,7 @@ static int plan_make(struct pipeline_stream *stream, struct err *reterr)
         return err_set(reterr, -EINVAL,
                        "%" PRIu64 " rows for a rank are more than %d: use a smaller batch",
                        stream->batch / stream->world, PIPELINE_ROWS_MAX);
-    return 0;
+    return sequence_make(stream, &spec, reterr);
 }
 
 /* --- the segments --- */
@@ -109,6 +151,7 @@ static void sink_work(struct chore *chore)
     struct pipeline_stream *stream =
         (struct pipeline_stream *)(void *)((char *)chore - offsetof(struct pipeline_stream, chore));
     stream->sink_rc = sink_create(&stream->sink_params, &stream->sink, &stream->sink_error);
+    plan_sequence_prepare(stream->sequence, stream->schedule.start_epoch);
 }
 
 static void answer(struct pipeline_stream *stream)
@@ -175,7 +218,8 @@ static void ragged_words(const struct pipeline_dataset *dataset, char *text, siz
                  largest->name, largest->row_bytes);
 }
 
-static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
+/* What its segments will be and take. */
+static void memory_make(struct pipeline_stream *stream)
 {
     struct pipeline *pipeline = stream->pipeline;
     const struct pipeline_dataset *dataset = stream->dataset;
@@ -189,7 +233,13 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                              .has_substitutes = stream->on_error.policy == CONFIG_POLICY_SUBSTITUTE,
                              .generation = pipeline->generation,
                              .shm_kind = pipeline->params.config->shm};
-    stream->memory_bytes = sink_memory_bytes(&stream->sink_params);
+    stream->memory_bytes = sink_memory_bytes(&stream->sink_params) + stream->sequence_bytes;
+}
+
+static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
+{
+    struct pipeline *pipeline = stream->pipeline;
+    memory_make(stream);
     struct pipeline_stream_params params = {.schedule = stream->schedule,
                                             .slot_count = stream->slots,
                                             .worker = stream->worker,
@@ -202,13 +252,14 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
     int rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
     if (rc == -ENOSPC) {
         char ragged[256];
-        ragged_words(dataset, ragged, sizeof ragged);
+        ragged_words(stream->dataset, ragged, sizeof ragged);
         return err_set(reterr, rc,
                        "memory is short: the stream needs %" PRIu64 " bytes (%u slots of %" PRIu64
                        "), %" PRIu64 " of the limit of %" PRIu64
                        " are free; ask for fewer slots or a smaller batch, or raise `memory`%s",
-                       stream->memory_bytes, stream->slots, stream->memory_bytes / stream->slots,
-                       free_bytes, pipeline->memory_limit, ragged);
+                       stream->memory_bytes, stream->slots,
+                       (stream->memory_bytes - stream->sequence_bytes) / stream->slots, free_bytes,
+                       pipeline->memory_limit, ragged);
     }
     if (rc == -EMFILE)
         return err_set(reterr, rc, "%d streams are open, more are not served",
@@ -230,7 +281,7 @@ void pipeline_stream_listed(struct pipeline_stream *stream)
 {
     struct err error = {0};
     if (stream->closed) {
-        stream_free(stream);
+        pipeline_stream_free(stream);
         return;
     }
     if (!stream->dataset->source) {
@@ -240,6 +291,12 @@ void pipeline_stream_listed(struct pipeline_stream *stream)
         return;
     }
     int rc = plan_make(stream, &error);
+    if (rc == 0 && stream->is_plan_only) {
+        memory_make(stream);
+        rc = pipeline_plan_begin(stream, &error);
+        if (rc == 0)
+            return;
+    }
     if (rc == 0)
         rc = pipeline_seat_find(stream->pipeline, stream->uid, &stream->worker, &error);
     if (rc == 0)
@@ -274,6 +331,7 @@ static int stream_fill(struct pipeline_stream *stream, const struct pipeline_ope
     stream->batch = open->batch;
     stream->rank = open->rank;
     stream->world = open->world > 0 ? open->world : 1;
+    stream->is_plan_only = open->is_plan_only;
     stream->has_seed = open->has_seed;
     stream->seed = open->seed;
     stream->epoch = open->epoch;
@@ -374,7 +432,7 @@ static void destroy_done(struct chore *chore)
     while (*at != stream)
         at = &(*at)->next_waiting;
     *at = stream->next_waiting;
-    stream_free(stream);
+    pipeline_stream_free(stream);
 }
 
 void pipeline_stream_forget(struct pipeline_stream *stream)

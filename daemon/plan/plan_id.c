@@ -10,24 +10,21 @@
 
 #include "plan/plan.h"
 
-enum { ID_HEAD_BYTES = 256, ID_FIELD_TEXT_BYTES = 8192 }; /* a field with full lists takes less */
+enum {
+    ID_HEAD_BYTES = 256,
+    ID_ORDER_BYTES = 96,
+    ID_FIELD_TEXT_BYTES = 8192 /* a field with full lists takes less */
+};
 
-/* Refuses what the order does not have, so that no id is made for it. */
-static int id_check(uint32_t shuffle, uint32_t last, uint32_t field_count, struct err *reterr)
+/* The lines that only some orders have, so that ids without them keep their meaning. */
+static void id_order_lines(const struct plan_spec *spec, char *text, size_t capacity)
 {
-    if (shuffle == PLAN_SHUFFLE_BLOCK)
-        return err_set(reterr, -EINVAL,
-                       "shuffle: block is reserved and version %d of the order does not have it; "
-                       "use global or none",
-                       (int)PLAN_ORDER_VERSION);
-    if (!plan_shuffle_name(shuffle))
-        return err_set(reterr, -EINVAL, "shuffle: %" PRIu32 " is none of none and global", shuffle);
-    if (!plan_last_name(last))
-        return err_set(reterr, -EINVAL, "last: %" PRIu32 " is none of drop, pad and partial", last);
-    if (field_count > FIELD_MAX)
-        return err_set(reterr, -EINVAL, "%" PRIu32 " fields are more than the limit of %d",
-                       field_count, (int)FIELD_MAX);
-    return 0;
+    int used = 0;
+    text[0] = '\0';
+    if (spec->shuffle == PLAN_SHUFFLE_BLOCK)
+        used = snprintf(text, capacity, "block_samples %" PRIu64 "\n", spec->block_samples);
+    if (spec->lanes > 1)
+        snprintf(text + used, capacity - (size_t)used, "lanes %" PRIu32 "\n", spec->lanes);
 }
 
 /* Writes the canonical text. Returns its length or a negative errno. */
@@ -45,21 +42,25 @@ static int id_write(const char *head, const struct field_spec *fields, uint32_t 
     return (int)used;
 }
 
-/* exception: sizes: what an id is made of, each once, and where it goes. */
-int plan_id_make(struct plan_id dataset_id, uint32_t shuffle, uint32_t last,
+int plan_id_make(struct plan_id dataset_id, const struct plan_spec *spec,
                  const struct field_spec *fields, uint32_t field_count, struct plan_id *ret_id,
                  struct err *reterr)
 {
-    int rc = id_check(shuffle, last, field_count, reterr);
+    int rc = plan_spec_check(spec, reterr);
     if (rc < 0)
         return rc;
+    if (field_count > FIELD_MAX)
+        return err_set(reterr, -EINVAL, "%" PRIu32 " fields are more than the limit of %d",
+                       field_count, (int)FIELD_MAX);
     char dataset[PLAN_ID_TEXT_BYTES];
     plan_id_text(dataset_id, dataset);
     char head[ID_HEAD_BYTES];
+    char order[ID_ORDER_BYTES];
+    id_order_lines(spec, order, sizeof order);
     snprintf(head, sizeof head,
-             "spdl-plan 1\norder %d\ndataset %s\nshuffle %s\nlast %s\nfields %" PRIu32 "\n",
-             (int)PLAN_ORDER_VERSION, dataset, plan_shuffle_name(shuffle), plan_last_name(last),
-             field_count);
+             "spdl-plan 1\norder %d\ndataset %s\nshuffle %s\n%slast %s\nfields %" PRIu32 "\n",
+             (int)PLAN_ORDER_VERSION, dataset, plan_shuffle_name(spec->shuffle), order,
+             plan_last_name(spec->last), field_count);
     size_t capacity = ID_HEAD_BYTES + field_count * (size_t)ID_FIELD_TEXT_BYTES;
     char *text = malloc(capacity);
     if (!text)

@@ -5,12 +5,15 @@
 
 #include "base/assert.h"
 #include "base/philox.h"
-#include "plan/plan.h"
+#include "plan/plan_order.h"
 
-enum { ORDER_ROUNDS = 8 };
+enum {
+    ORDER_ROUNDS = 8,
+    ORDER_ATTEMPT_SHIFT = 30 /* a substitute's attempt is word 1 of its counters */
+};
 
 /* Word 3 of the counter of a random draw is below 2^30, so no draw of any seed shares a block with
- * a round key. */
+ * a round key. Its bits 16 to 23 say what is permuted. */
 static const uint32_t order_domain = UINT32_C(0x80000000) + PLAN_ORDER_VERSION;
 
 static const uint64_t order_samples_max = UINT64_C(1) << 63;
@@ -61,15 +64,18 @@ static uint64_t order_add(uint64_t x, uint64_t y, uint64_t m)
     return sum >= m ? sum - m : sum;
 }
 
-/* The network for `permutation->samples` with the keys of a window. */
-static void order_network(struct plan_permutation *permutation, uint64_t seed, uint32_t epoch,
-                          uint32_t window)
+void plan_order_keys(struct plan_permutation *permutation, enum plan_order_kind kind,
+                     const struct plan_order_name *name, uint64_t n)
 {
-    permutation->a = order_root_up(permutation->samples);
-    permutation->b = (permutation->samples - 1) / permutation->a + 1;
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    ASSERT(n >= 1 && n <= order_samples_max);
+    *permutation = (struct plan_permutation){.samples = n, .shuffle = PLAN_SHUFFLE_GLOBAL};
+    permutation->a = order_root_up(n);
+    permutation->b = (n - 1) / permutation->a + 1;
+    const uint32_t key[2] = {(uint32_t)name->seed, (uint32_t)(name->seed >> 32)};
+    const uint32_t domain = order_domain + ((uint32_t)kind << 16);
     for (uint32_t block = 0; block < ORDER_ROUNDS / 2; block++) {
-        const uint32_t counter[4] = {block, window, epoch, order_domain};
+        const uint64_t low = name->number * (ORDER_ROUNDS / 2) + block;
+        const uint32_t counter[4] = {(uint32_t)low, (uint32_t)(low >> 32), name->epoch, domain};
         uint32_t words[4];
         philox4x32(counter, key, words);
         permutation->keys[2 * block] = words[0] | (uint64_t)words[1] << 32;
@@ -82,9 +88,11 @@ void plan_permutation_init(struct plan_permutation *permutation, uint32_t shuffl
 {
     ASSERT(samples >= 1 && samples <= order_samples_max);
     ASSERT(shuffle == PLAN_SHUFFLE_NONE || shuffle == PLAN_SHUFFLE_GLOBAL);
-    *permutation = (struct plan_permutation){.samples = samples, .shuffle = shuffle};
+    const struct plan_order_name name = {.seed = seed, .epoch = epoch};
     if (shuffle == PLAN_SHUFFLE_GLOBAL)
-        order_network(permutation, seed, epoch, 0);
+        plan_order_keys(permutation, PLAN_ORDER_EPOCH, &name, samples);
+    else
+        *permutation = (struct plan_permutation){.samples = samples, .shuffle = shuffle};
 }
 
 uint64_t plan_permutation_at(const struct plan_permutation *permutation, uint64_t position)
@@ -119,8 +127,10 @@ uint64_t plan_order(uint32_t shuffle, uint64_t seed, uint32_t epoch, uint64_t sa
 uint64_t plan_substitute(uint64_t seed, uint32_t epoch, uint64_t samples, uint64_t position,
                          uint32_t attempt)
 {
-    ASSERT(samples >= 1 && samples <= order_samples_max && attempt >= 1);
-    struct plan_permutation permutation = {.samples = samples, .shuffle = PLAN_SHUFFLE_GLOBAL};
-    order_network(&permutation, seed, epoch, attempt);
+    ASSERT(attempt >= 1);
+    const struct plan_order_name name = {
+        .seed = seed, .number = (uint64_t)attempt << ORDER_ATTEMPT_SHIFT, .epoch = epoch};
+    struct plan_permutation permutation;
+    plan_order_keys(&permutation, PLAN_ORDER_EPOCH, &name, samples);
     return plan_permutation_at(&permutation, position);
 }

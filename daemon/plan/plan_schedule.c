@@ -56,6 +56,11 @@ static int schedule_check_sizes(const struct plan_schedule *schedule, struct err
                        "the global batch of %" PRIu64 " cannot be divided among %" PRIu32
                        " ranks; make it a multiple of %" PRIu32,
                        batch, schedule->world, schedule->world);
+    if (schedule->lanes > 1 && batch % schedule->lanes != 0)
+        return err_set(reterr, -EINVAL,
+                       "the global batch of %" PRIu64 " cannot be divided among %" PRIu32
+                       " lanes; make it a multiple of %" PRIu32,
+                       batch, schedule->lanes, schedule->lanes);
     if (batch / schedule->world > UINT32_MAX)
         return err_set(reterr, -EINVAL,
                        "a rank's batch of %" PRIu64 " rows is above the limit of %" PRIu32,
@@ -82,6 +87,11 @@ int plan_schedule_check(const struct plan_schedule *schedule, struct err *reterr
         return err_set(reterr, -EINVAL,
                        "position %" PRIu64 " is beyond the epoch, which has %" PRIu64 " samples",
                        schedule->start_position, schedule->samples);
+    if (schedule->lanes > 1 && schedule->start_position % schedule->batch != 0)
+        return err_set(reterr, -EINVAL,
+                       "position %" PRIu64 " is no multiple of the global batch of %" PRIu64
+                       ": with %" PRIu32 " lanes a stream begins where a batch does",
+                       schedule->start_position, schedule->batch, schedule->lanes);
     if (schedule->start_step > schedule->start_position)
         return err_set(reterr, -EINVAL,
                        "step %" PRIu64 " cannot be at position %" PRIu64

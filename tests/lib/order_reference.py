@@ -37,21 +37,39 @@ def mix(x):
     return z ^ (z >> 31)
 
 
-def round_keys(seed, epoch, window=0):
+def round_keys(seed, epoch, kind=0, number=0):
     keys = []
     for j in range(4):
-        w = philox((j, window, epoch, 0x80000000 + ORDER_VERSION), (seed & M32, seed >> 32))
+        at = 4 * number + j
+        counter = (at & M32, at >> 32, epoch, 0x80000000 + 65536 * kind + ORDER_VERSION)
+        w = philox(counter, (seed & M32, seed >> 32))
         keys += [w[0] + (w[1] << 32), w[2] + (w[3] << 32)]
     return keys
 
 
-class Order:
-    """The order of one epoch."""
+def permute(keys, n, p):
+    a = math.isqrt(n)
+    if a * a < n:
+        a += 1
+    b = -(-n // a)
+    x = p
+    while True:
+        left, right = divmod(x, b)
+        for i in range(0, 8, 2):
+            left = (left + (mix(right ^ keys[i]) * a >> 64)) % a
+            right = (right + (mix(left ^ keys[i + 1]) * b >> 64)) % b
+        x = left * b + right
+        if x < n:
+            return x
 
-    def __init__(self, shuffle, seed, epoch, samples, window=0):
+
+class Order:
+    """The order of one epoch, none or global."""
+
+    def __init__(self, shuffle, seed, epoch, samples, attempt=0):
         self.shuffle = shuffle
         self.samples = samples
-        self.keys = round_keys(seed, epoch, window)
+        self.keys = round_keys(seed, epoch, 0, attempt << 30)  # a and b are for the examples
         self.a = math.isqrt(samples)
         if self.a * self.a < samples:
             self.a += 1
@@ -60,15 +78,72 @@ class Order:
     def at(self, position):
         if self.shuffle == "none":
             return position
-        x = position
-        while True:
-            left, right = divmod(x, self.b)
-            for i in range(0, 8, 2):
-                left = (left + (mix(right ^ self.keys[i]) * self.a >> 64)) % self.a
-                right = (right + (mix(left ^ self.keys[i + 1]) * self.b >> 64)) % self.b
-            x = left * self.b + right
-            if x < self.samples:
-                return x
+        return permute(self.keys, self.samples, position)
+
+
+def lane_order(samples, lanes, batch):
+    """Position -> (lane, place in it), all of an epoch: dealt out batch by batch."""
+    length = [samples // lanes + (lane < samples % lanes) for lane in range(lanes)]
+    taken = [0] * lanes
+    out = []
+    for _ in range(samples // batch):
+        for lane in range(lanes):
+            for _ in range(batch // lanes):
+                out.append((lane, taken[lane]))
+                taken[lane] += 1
+    for lane in range(lanes):
+        out += [(lane, x) for x in range(taken[lane], length[lane])]
+    return out
+
+
+def block_order(shuffle, seed, epoch, shards, block, lanes, batch):
+    """Samples by position, all of an epoch of block or none with lanes. shards: samples of each. Lists, windows and lanes
+    are laid out whole."""
+    samples = sum(shards)
+    firsts = [sum(shards[:i]) for i in range(len(shards))]
+    places = list(range(samples))
+    if shuffle == "block":
+        keys = round_keys(seed, epoch, 1)
+        turns = [permute(keys, len(shards), t) for t in range(len(shards))]
+        places = [firsts[s] + i for s in turns for i in range(shards[s])]
+    lane_places, start = [], 0
+    for lane in range(lanes):
+        length = samples // lanes + (lane < samples % lanes)
+        own = []
+        for f in range(start, start + length, block if shuffle == "block" else max(length, 1)):
+            n = min(block, start + length - f) if shuffle == "block" else length
+            if shuffle == "block":
+                keys = round_keys(seed, epoch, 2, f)
+                own += [places[f + permute(keys, n, x)] for x in range(n)]
+            else:
+                own += places[f : f + n]
+        lane_places.append(own)
+        start += length
+    return [lane_places[lane][x] for lane, x in lane_order(samples, lanes, batch)]
+
+
+def large_block_at(plan, position):
+    """One position of a large dataset whose shards all have the same size; plan: seed epoch shard_count shard_samples block
+    lanes batch. Nothing is laid out."""
+    size, count = plan["shard_samples"], plan["shard_count"]
+    samples, lanes, batch = size * count, plan["lanes"], plan["batch"]
+    q, r = divmod(samples, lanes)
+    starts = lambda lane: lane * q + min(lane, r)  # noqa: E731
+    step, i = divmod(position, batch)
+    share, whole = batch // lanes, samples // batch * (batch // lanes)
+    if step < samples // batch:
+        lane, x = i // share, step * share + i % share
+    else:
+        lane = 0
+        while i >= starts(lane + 1) - starts(lane) - whole:
+            i -= starts(lane + 1) - starts(lane) - whole
+            lane += 1
+        x = whole + i
+    f = starts(lane) + x // plan["block"] * plan["block"]
+    n = min(plan["block"], starts(lane + 1) - f)
+    place = f + permute(round_keys(plan["seed"], plan["epoch"], 2, f), n, starts(lane) + x - f)
+    turn, inside = divmod(place, size)
+    return permute(round_keys(plan["seed"], plan["epoch"], 1), count, turn) * size + inside
 
 
 def substitute(seed, epoch, samples, position, attempt):
@@ -321,8 +396,12 @@ def field_text(field):
     return out + "end\n"
 
 
-def plan_text(dataset_id, shuffle, last, fields):
+def plan_text(dataset_id, shuffle, last, fields, block=0, lanes=1):
     head = f"spdl-plan 1\norder {ORDER_VERSION}\ndataset {dataset_id}\nshuffle {shuffle}\n"
+    if shuffle == "block":
+        head += f"block_samples {block}\n"
+    if lanes > 1:
+        head += f"lanes {lanes}\n"
     head += f"last {last}\nfields {len(fields)}\n"
     return (head + "".join(field_text(f) for f in fields)).encode()
 

@@ -268,18 +268,61 @@ static void test_beside_preset(void **state)
         "did you mean 'clip'?");
 }
 
+static void test_block_and_lanes(void **state)
+{
+    (void)state;
+    struct config *config = case_good(
+        DATASET "    order: {shuffle: block, lanes: 8, block_samples: 1000, seed: 3}", NULL);
+    const struct config_dataset *dataset = only(config);
+    assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_BLOCK);
+    assert_int_equal(dataset->block_samples, 1000);
+    assert_int_equal(dataset->lanes, 8);
+    char *text = config_print(config, 0);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "block_samples: 1000\n"));
+    assert_non_null(strstr(text, "lanes: 8\n"));
+
+    struct config *other = case_good(DATASET "    order: {shuffle: block, seed: 3}", NULL);
+    assert_int_equal(only(other)->block_samples, 65536);
+    assert_int_equal(only(other)->lanes, 1);
+    char *difference = config_diff(config, other);
+    assert_string_equal(difference, "datasets.d.order.block_samples: running 1000, asked 65536\n"
+                                    "datasets.d.order.lanes: running 8, asked 1\n");
+    free(difference);
+    config_destroy(other);
+    free(text);
+    config_destroy(config);
+
+    config = case_good(DATASET "    order: {lanes: 4}", NULL);
+    text = config_print(config, 0);
+    assert_int_equal(only(config)->lanes, 4);
+    assert_null(strstr(text, "block_samples"));
+    free(text);
+    config_destroy(config);
+}
+
 static void test_order_and_policy(void **state)
 {
     (void)state;
-    BAD(DATASET "    order: {shuffle: block, lanes: 2, block_samples: 3, sed: 1, seed: -1}",
-        "c.yaml:4:22: shuffle: block is not supported in this version",
-        "c.yaml:4:29: lanes is not supported in this version",
-        "c.yaml:4:39: block_samples is not supported in this version",
+    BAD(DATASET "    order: {shuffle: block, lanes: 0, block_samples: 0, sed: 1, seed: -1}",
+        "c.yaml:4:36: lanes: '0' is outside 1 to 65536",
+        "c.yaml:4:54: block_samples: '0' is outside 1 to 281474976710656",
         "c.yaml:4:57: unknown key 'sed' in order; did you mean 'seed'?",
         "c.yaml:4:71: seed is a whole number, not '-1'");
     BAD(DATASET "    order: global\n    last: parital",
-        "c.yaml:4:12: order is a mapping of shuffle seed, not 'global'",
+        "c.yaml:4:12: order is a mapping of shuffle seed block_samples lanes, not 'global'",
         "c.yaml:5:11: last is one of drop pad partial, not 'parital'; did you mean 'partial'?");
+    BAD(DATASET "    order: {shuffle: none, block_samples: 3}",
+        "c.yaml:4:28: block_samples has no effect: it goes with shuffle: block");
+    BAD(DATASET "    order: {lanes: 3, shuffle: global}",
+        "c.yaml:4:13: lanes with shuffle: global would keep no rank to its own shards; use "
+        "shuffle: block or none");
+    BAD(DATASET "    preset: imagenet-train\n    order: {lanes: 3}",
+        "c.yaml:5:13: lanes with shuffle: global would keep no rank to its own shards; use "
+        "shuffle: block or none");
+    BAD(DATASET "    order: {shuffle: blokc, block_samples: 3, lanes: 65537}",
+        "c.yaml:4:22: shuffle is one of none global block, not 'blokc'; did you mean 'block'?",
+        "c.yaml:4:54: lanes: '65537' is outside 1 to 65536");
     BAD(DATASET "    on_error: {policy: msak, max_rate: 1.5, max_consecutive: 0, max_rat: 3}",
         "c.yaml:4:24: policy is one of substitute mask fail, not 'msak'; did you mean 'mask'?",
         "c.yaml:4:40: max_rate: '1.5' is outside 0 to 1",
@@ -442,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_imagenet),
         cmocka_unit_test(test_clip),
         cmocka_unit_test(test_beside_preset),
+        cmocka_unit_test(test_block_and_lanes),
         cmocka_unit_test(test_order_and_policy),
         cmocka_unit_test(test_on_error_read),
         cmocka_unit_test(test_dataset_read),

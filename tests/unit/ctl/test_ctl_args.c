@@ -127,8 +127,9 @@ static void test_help(void **state)
         ctl_text_put(&text, "", 1);
         assert_non_null(strstr(text.data, verb->summary));
         assert_non_null(strstr(text.data, "--socket PATH"));
-        assert_true(!strstr(text.data, "--batch G") ==
-                    !(verb->bit & (CTL_VERB_PULL | CTL_VERB_BENCH | CTL_VERB_PREVIEW)));
+        assert_true(
+            !strstr(text.data, "--batch G") ==
+            !(verb->bit & (CTL_VERB_PULL | CTL_VERB_BENCH | CTL_VERB_PREVIEW | CTL_VERB_PLAN)));
         assert_true(!strstr(text.data, "--diff") == (verb->bit != CTL_VERB_CONFIG));
         ctl_text_fini(&text);
     }

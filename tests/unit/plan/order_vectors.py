@@ -119,6 +119,39 @@ def substitute_rows():
             yield [seed, epoch, n, p, attempt, ref.substitute(seed, epoch, n, p, attempt)]
 
 
+def shard_tables():
+    """Samples of each shard."""
+    return [[1], [10], [0, 7], [3, 0, 0, 5, 1, 0], [1] * 9, [4, 1, 9, 2, 2, 6], [0, 13, 0], [5, 5, 5, 5, 5, 5, 5],
+            [1, 30, 1, 2, 1, 17], [8] * 12, [97], [2, 1] * 20]
+
+
+@kind("block", "shuffle seed epoch block_samples lanes batch shards order")
+def block_rows():
+    pick = Pick(40)
+    for shards in shard_tables():
+        n = sum(shards)
+        for shuffle, block, lanes, batch in [("block", 1, 1, 1), ("block", 4, 1, 3), ("block", n, 1, 1), ("block", n + 5, 1, 2),
+                                             ("block", 3, 2, 4), ("block", 5, 3, 3), ("block", 2**48, 4, 8),
+                                             ("none", 0, 2, 4), ("none", 0, 5, 10)]:
+            seed, epoch = pick.one_of([0, 7, pick.bits()]), pick.one_of([0, 1, pick.bits(32)])
+            found = ref.block_order(shuffle, seed, epoch, shards, block, lanes, batch)
+            assert sorted(found) == list(range(n))
+            yield [shuffle, seed, epoch, block, lanes, batch, ",".join(map(str, shards)), ",".join(map(str, found))]
+
+
+@kind("block_large", "seed epoch block_samples lanes batch shard_count shard_samples position sample")
+def block_large_rows():
+    pick = Pick(41)
+    for count, size in [(1000, 1281), (1, 10**6), (777, 2**40), (2000, 2**51)]:
+        n = count * size
+        for block in [1, 1000, 65536, 2**48]:
+            for lanes, batch in [(1, 256), (8, 1024), (6, 96), (1024, 4096)]:
+                p = pick.one_of([0, n - 1, n // 2, pick.below(n)])
+                plan = dict(seed=pick.bits(), epoch=pick.one_of([0, pick.bits(32)]), shard_count=count, shard_samples=size,
+                            block=block, lanes=lanes, batch=batch)
+                yield [plan["seed"], plan["epoch"], block, lanes, batch, count, size, p, ref.large_block_at(plan, p)]
+
+
 def draw_inputs(pick, rows):
     for i in range(rows):
         if i < 2:
@@ -336,7 +369,7 @@ def finished(field):
 
 
 def plans():
-    """(dataset id, shuffle, last, fields)."""
+    """(dataset id, shuffle with block_samples and lanes where there are any, last, fields)."""
     label = other("label", "class", "cls")
     train = [sampled_op("random_resized_crop", 224, 224, "bilinear", SCALE, RATIO), flip_op("random_flip", 0.5)]
     test = [sampled_op("resize", 256, 0, "bilinear"), crop_op("center_crop", 224, 224)]
@@ -357,6 +390,9 @@ def plans():
     yield synthetic, "global", "drop", [other("bin", "raw", "bin", 1024)]
     yield "f" * 32, "none", "drop", []
     yield "0" * 31 + "1", "global", "partial", [image(f"field{i}", train * 8, **normal) for i in range(16)]
+    yield folder, "block 65536 1", "drop", [image(ops=train), label]
+    yield folder, "block 281474976710656 65536", "drop", [image(ops=train), label]
+    yield folder, "none 0 8", "partial", [label]
 
 
 @kind("plan_field", "name decode from dtype layout channels ignore_orientation bytes max_pixels normalize "
@@ -370,7 +406,7 @@ def no_op_rows():
     return []
 
 
-@kind("plan", "dataset_id shuffle last text id")
+@kind("plan", "dataset_id shuffle block_samples lanes last text id")
 def plan_rows():
     """Rows that begin with another kind's name in front: the fields and their operations precede their plan."""
     nothing = [0.0, 0.0]
@@ -384,8 +420,9 @@ def plan_rows():
                 yield ("plan_op", [op["kind"], op.get("height", 0), op.get("width", 0), op.get("filter", "-")]
                        + [bits_of(x) for x in (op.get("scale") or nothing) + (op.get("ratio") or nothing)]
                        + [bits_of(op.get("p", 0.0))])
-        text = ref.plan_text(dataset, shuffle, last, [finished(f) for f in fields])
-        yield ("plan", [dataset, shuffle, last, text.hex(), ref.xxh3_128_digits(text)])
+        shuffle, block, lanes = [*shuffle.split(), 0, 1][:3]
+        text = ref.plan_text(dataset, shuffle, last, [finished(f) for f in fields], int(block), int(lanes))
+        yield ("plan", [dataset, shuffle, block, lanes, last, text.hex(), ref.xxh3_128_digits(text)])
 
 
 def all_rows():
@@ -429,6 +466,22 @@ def example_substitutes():
     for attempt in (1, 2, 3):
         shown = " ".join(str(ref.substitute(0, 0, 10, p, attempt)) for p in range(10))
         out.append(f"N = 10, seed 0, epoch 0, attempt {attempt}: {shown}")
+    return out
+
+
+def example_block():
+    shards = [4, 3, 0, 5]
+    out = ["shards of 4, 3, 0 and 5 samples (N = 12), seed 0, block_samples 4:", ""]
+    for epoch in (0, 1):
+        turns = [ref.permute(ref.round_keys(0, epoch, 1), 4, t) for t in range(4)]
+        out.append(f"epoch {epoch}: shards {' '.join(map(str, turns))}; order "
+                   + " ".join(map(str, ref.block_order("block", 0, epoch, shards, 4, 1, 1))))
+    out += ["", "the same with lanes 2 and G = 4, a batch a group:", ""]
+    for epoch in (0, 1):
+        order = ref.block_order("block", 0, epoch, shards, 4, 2, 4)
+        out.append(f"epoch {epoch}: " + " | ".join(" ".join(map(str, order[i:i + 4])) for i in range(0, 12, 4)))
+    order = ref.block_order("none", 0, 0, [11], 0, 2, 4)
+    out += ["", "shuffle none, N = 11, lanes 2, G = 4: " + " | ".join(" ".join(map(str, order[i:i + 4])) for i in range(0, 11, 4))]
     return out
 
 
@@ -478,7 +531,8 @@ def example_plan():
             *text.decode().rstrip("\n").split("\n"), "", f"plan id {ref.xxh3_128_digits(text)}"]
 
 
-EXAMPLES = {"order": example_order, "substitutes": example_substitutes, "draws": example_draws, "crops": example_crops, "batches": example_batches,
+EXAMPLES = {"order": example_order, "substitutes": example_substitutes, "block": example_block, "draws": example_draws,
+            "crops": example_crops, "batches": example_batches,
             "state": example_state, "plan": example_plan}
 
 

@@ -96,7 +96,7 @@ static void check_texts(const struct vectors *vectors, const struct field_spec *
                         uint32_t field_count)
 {
     size_t bytes;
-    char *text = vectors_bytes(vectors, 4, &bytes);
+    char *text = vectors_bytes(vectors, 6, &bytes);
     char *all = malloc(TEXT_CAPACITY);
     assert_non_null(all);
     size_t used = 0;
@@ -123,12 +123,14 @@ static void check_plan(const struct vectors *vectors, struct field_spec *fields,
     struct plan_id dataset;
     struct plan_id id;
     vectors_id(vectors, 1, &dataset.high, &dataset.low);
-    uint32_t shuffle = number_of(vectors->words[2], plan_shuffle_name);
-    uint32_t last = number_of(vectors->words[3], plan_last_name);
-    assert_int_equal(plan_id_make(dataset, shuffle, last, fields, field_count, &id, &err), 0);
+    const struct plan_spec spec = {.shuffle = number_of(vectors->words[2], plan_shuffle_name),
+                                   .block_samples = vectors_u64(vectors, 3),
+                                   .lanes = vectors_u32(vectors, 4),
+                                   .last = number_of(vectors->words[5], plan_last_name)};
+    assert_int_equal(plan_id_make(dataset, &spec, fields, field_count, &id, &err), 0);
     char text[PLAN_ID_TEXT_BYTES];
     plan_id_text(id, text);
-    assert_string_equal(text, vectors->words[5]);
+    assert_string_equal(text, vectors->words[7]);
 }
 
 static void test_vectors_of_plans(void **state)
@@ -155,7 +157,7 @@ static void test_vectors_of_plans(void **state)
     }
     vectors_close(&vectors);
     free(fields);
-    assert_true(plans >= 11);
+    assert_true(plans >= 14);
 }
 
 static struct field_spec picture(void)
@@ -184,13 +186,15 @@ static struct field_spec picture(void)
 }
 
 static const struct plan_id dataset_id = {1, 2};
+static const struct plan_spec global = {.shuffle = PLAN_SHUFFLE_GLOBAL, .last = PLAN_LAST_DROP};
+static const struct plan_spec block = {
+    .shuffle = PLAN_SHUFFLE_BLOCK, .last = PLAN_LAST_DROP, .block_samples = 100, .lanes = 2};
 
 static struct plan_id id_of(struct field_spec field)
 {
     struct plan_id id = {0};
     assert_int_equal(field_finish(&field, NULL), 0);
-    assert_int_equal(
-        plan_id_make(dataset_id, PLAN_SHUFFLE_GLOBAL, PLAN_LAST_DROP, &field, 1, &id, NULL), 0);
+    assert_int_equal(plan_id_make(dataset_id, &global, &field, 1, &id, NULL), 0);
     return id;
 }
 
@@ -247,34 +251,61 @@ static void test_what_changes_an_id(void **state)
     UNCHANGED(memset(f.name + 6, 'x', sizeof f.name - 6));
 }
 
+static struct plan_id id_of_spec(struct plan_spec spec)
+{
+    const struct field_spec field = picture();
+    struct plan_id id = {0};
+    assert_int_equal(plan_id_make(dataset_id, &spec, &field, 1, &id, NULL), 0);
+    return id;
+}
+
+/* The id of `spec` changed by the rest is another one, or the same one. */
+#define OTHER_ORDER(from, ...)                                                                     \
+    do {                                                                                           \
+        struct plan_spec s = from;                                                                 \
+        __VA_ARGS__;                                                                               \
+        assert_false(is_same(id_of_spec(s), id_of_spec(from)));                                    \
+    } while (0)
+#define SAME_ORDER(from, ...)                                                                      \
+    do {                                                                                           \
+        struct plan_spec s = from;                                                                 \
+        __VA_ARGS__;                                                                               \
+        assert_true(is_same(id_of_spec(s), id_of_spec(from)));                                     \
+    } while (0)
+
 static void test_order_counts_too(void **state)
 {
     (void)state;
     const struct field_spec field = picture();
     const struct plan_id base = id_of(field);
     struct plan_id id;
-    assert_int_equal(
-        plan_id_make(dataset_id, PLAN_SHUFFLE_NONE, PLAN_LAST_DROP, &field, 1, &id, NULL), 0);
+    OTHER_ORDER(global, s.shuffle = PLAN_SHUFFLE_NONE);
+    OTHER_ORDER(global, s.last = PLAN_LAST_PAD);
+    OTHER_ORDER(global, s.shuffle = PLAN_SHUFFLE_BLOCK, s.block_samples = 100);
+    OTHER_ORDER(block, s.block_samples = 101);
+    OTHER_ORDER(block, s.lanes = 4);
+    OTHER_ORDER(block, s.lanes = 1);
+    OTHER_ORDER(block, s.shuffle = PLAN_SHUFFLE_NONE);
+    SAME_ORDER(global, s.lanes = 1, s.block_samples = 100);
+    assert_int_equal(plan_id_make((struct plan_id){1, 3}, &global, &field, 1, &id, NULL), 0);
     assert_false(is_same(id, base));
-    assert_int_equal(
-        plan_id_make(dataset_id, PLAN_SHUFFLE_GLOBAL, PLAN_LAST_PAD, &field, 1, &id, NULL), 0);
-    assert_false(is_same(id, base));
-    assert_int_equal(plan_id_make((struct plan_id){1, 3}, PLAN_SHUFFLE_GLOBAL, PLAN_LAST_DROP,
-                                  &field, 1, &id, NULL),
-                     0);
-    assert_false(is_same(id, base));
-    assert_int_equal(
-        plan_id_make(dataset_id, PLAN_SHUFFLE_GLOBAL, PLAN_LAST_DROP, &field, 0, &id, NULL), 0);
+    assert_int_equal(plan_id_make(dataset_id, &global, &field, 0, &id, NULL), 0);
     assert_false(is_same(id, base));
 }
 
-static void check_refused(uint32_t shuffle, uint32_t last, uint32_t field_count, const char *words)
+#define REFUSED(from, count, words, ...)                                                           \
+    do {                                                                                           \
+        struct plan_spec s = from;                                                                 \
+        __VA_ARGS__;                                                                               \
+        check_refused(&s, count, words);                                                           \
+    } while (0)
+
+static void check_refused(const struct plan_spec *spec, uint32_t field_count, const char *words)
 {
     const struct field_spec field = picture();
     struct err err = {0};
     struct plan_id id = {7, 8};
-    assert_int_equal(plan_id_make(dataset_id, shuffle, last, &field, field_count, &id, &err),
-                     -EINVAL);
+    assert_int_equal(plan_id_make(dataset_id, spec, &field, field_count, &id, &err), -EINVAL);
     assert_non_null(strstr(err.text, words));
     assert_true(id.high == 7 && id.low == 8);
 }
@@ -282,11 +313,14 @@ static void check_refused(uint32_t shuffle, uint32_t last, uint32_t field_count,
 static void test_refusals(void **state)
 {
     (void)state;
-    check_refused(PLAN_SHUFFLE_BLOCK, PLAN_LAST_DROP, 1, "reserved");
-    check_refused(0, PLAN_LAST_DROP, 1, "none of none and global");
-    check_refused(9, PLAN_LAST_DROP, 1, "none of none and global");
-    check_refused(PLAN_SHUFFLE_GLOBAL, 0, 1, "none of drop, pad and partial");
-    check_refused(PLAN_SHUFFLE_GLOBAL, PLAN_LAST_DROP, FIELD_MAX + 1, "17 fields");
+    REFUSED(global, 1, "none of none, global and block", s.shuffle = 0);
+    REFUSED(global, 1, "none of none, global and block", s.shuffle = 9);
+    REFUSED(global, 1, "none of drop, pad and partial", s.last = 0);
+    REFUSED(global, FIELD_MAX + 1, "17 fields", s.last = PLAN_LAST_DROP);
+    REFUSED(block, 1, "block_samples: 0 is not", s.block_samples = 0);
+    REFUSED(block, 1, "281474976710657", s.block_samples = (UINT64_C(1) << 48) + 1);
+    REFUSED(block, 1, "65537 lanes", s.lanes = 65537);
+    REFUSED(global, 1, "2 lanes with shuffle: global", s.lanes = 2);
 }
 
 static void test_text_of_an_id(void **state)

@@ -170,6 +170,8 @@ static void test_refusals(void **state)
     REFUSED("world", "0", bad.world = 0, bad.rank = 0);
     REFUSED("rank 2", "world of 2", bad.rank = 2);
     REFUSED("batch of 10", "3 ranks", bad.world = 3);
+    REFUSED("batch of 10", "4 lanes", bad.lanes = 4);
+    REFUSED("position 15", "batch of 10", bad.lanes = 5, bad.start_position = 15);
     REFUSED("4294967296", "4294967295", bad.batch = UINT64_C(1) << 33, bad.last = PLAN_LAST_PAD);
     REFUSED("100 samples", "batch of 102", bad.batch = 102);
     REFUSED("epoch 4294967295", "4294967294", bad.start_epoch = UINT32_MAX);
@@ -185,6 +187,13 @@ static void test_limits_are_accepted(void **state)
     schedule.last = PLAN_LAST_PAD;
     assert_int_equal(plan_schedule_check(&schedule, NULL), 0);
     schedule.last = PLAN_LAST_PARTIAL;
+    assert_int_equal(plan_schedule_check(&schedule, NULL), 0);
+    schedule = good;
+    schedule.lanes = 5;
+    schedule.start_position = 20;
+    assert_int_equal(plan_schedule_check(&schedule, NULL), 0);
+    schedule.lanes = 1;
+    schedule.start_position = 15;
     assert_int_equal(plan_schedule_check(&schedule, NULL), 0);
     schedule = good;
     schedule.batch = 100;
