@@ -45,8 +45,9 @@ static const struct args_option args_options[] = {
     {"help", NULL, "this text", AT(help), 0, 0, ARGS_ALL, ARGS_FLAG, 'h'},
     {"version", NULL, "the version", AT(version), 0, 0, ARGS_ALL, ARGS_FLAG, 0},
 
-    {"source", "KIND:PATH", "instead of DATASET, private only: folder:DIR or synthetic:N,BYTES",
-     AT(source), 0, 0, ARGS_STREAM, ARGS_STRING, 0},
+    {"source", "KIND:PATH",
+     "instead of DATASET, private only: folder:DIR, tar:PATTERN or synthetic:N,BYTES", AT(source),
+     0, 0, ARGS_STREAM, ARGS_STRING, 0},
     {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_STREAM,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dirs.h"
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
@@ -20,6 +21,8 @@ static void list_work(struct chore *chore)
     _Static_assert(sizeof spec.path == sizeof dataset->config.source.path, "one size of paths");
     memcpy(spec.kind, dataset->config.source.kind, sizeof spec.kind);
     memcpy(spec.path, dataset->config.source.path, sizeof spec.path);
+    dirs_index(dataset->pipeline->params.config->index_dir, dataset->pipeline->params.is_private,
+               spec.index_dir, sizeof spec.index_dir);
     dataset->list_error = (struct err){0};
     int rc = source_open(&spec, &dataset->listed, &dataset->list_error);
     if (rc < 0) {
@@ -275,6 +278,8 @@ static void source_text(const struct config_source *source, char *text, size_t b
                  (unsigned long long)source->samples, (unsigned long long)source->bytes);
     else
         snprintf(text, bytes, "%s:%.490s", source->kind, source->path);
+    for (char *at = text; (at = strchr(at, '\n')) != NULL;) /* several paths stand one a line */
+        *at = ' ';
 }
 
 static const char *state_name(enum dataset_state state)

@@ -20,7 +20,7 @@ enum {
 
 /* What the configuration says. */
 struct source_spec {
-    char kind[SOURCE_KIND_BYTES]; /* folder synthetic */
+    char kind[SOURCE_KIND_BYTES]; /* folder tar synthetic */
     /* folder: one path; the others: paths and patterns, one a line. Absolute, or relative to the
      * daemon's working directory. */
     char path[SOURCE_PATH_BYTES];
@@ -95,10 +95,11 @@ const uint64_t *source_shards(const struct source *source);
 
 /* One of the samples that were left out, number `index` < source_counts()->broken. */
 struct source_fault {
-    const char *path;      /* of the shard; borrowed */
-    uint64_t offset;       /* in it */
-    uint32_t class_number; /* enum spdl_class: DUPLICATE INCOMPLETE TRUNCATED CORRUPT UNSUPPORTED */
-    const char *key;       /* borrowed; "" where not known */
+    const char *path; /* of the shard; borrowed */
+    uint64_t offset;  /* in it */
+    uint32_t
+        class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY */
+    const char *key;  /* borrowed; "" where not known */
     uint32_t key_bytes;
     const char *message; /* borrowed */
 };
