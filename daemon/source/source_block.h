@@ -75,6 +75,10 @@ void source_builder_ignore(struct source_builder *builder);
 /* Something wrong that belongs to no sample. */
 int source_builder_fault(struct source_builder *builder, uint32_t class_number, uint64_t offset,
                          const char *message);
+/* The shard ends before the member that comes next is known; `path` is as much of its name as there
+ * is, or "". The sample found last may be the one that it belongs to: then that is left out. */
+int source_builder_cut(struct source_builder *builder, uint64_t offset, const char *path,
+                       const char *message);
 /* Returned owned: free. NULL: no memory, or too large. */
 struct source_block *source_builder_finish(struct source_builder *builder);
 

@@ -45,6 +45,7 @@ struct source_builder {
     struct list samples, parts, names, faults, text;
     struct table keys, names_table;
     uint64_t ignored;
+    uint32_t current;       /* sample of the last member */
     uint32_t message_at[4]; /* of the last messages: most are the same */
     uint32_t message_next, message_count;
 };
@@ -321,6 +322,7 @@ int source_builder_member(struct source_builder *builder,
     int rc = sample_find(builder, member->path, key_bytes, &number);
     if (rc < 0)
         return rc;
+    builder->current = number;
     uint32_t class_number = member->class_number;
     const char *message = member->message;
     if (class_number == SPDL_CLASS_OK) {
@@ -347,6 +349,34 @@ int source_builder_member(struct source_builder *builder,
     snprintf(text, sizeof text, "%.*s%s%s", hole ? (int)(hole - message) : (int)strlen(message),
              message, hole ? name : "", hole ? hole + 2 : "");
     return leave_out(builder, number, class_number, member->header_offset, text);
+}
+
+/* May a member whose name begins like this be of the sample? Base names are compared: the folder
+ * may stand elsewhere in its header. */
+static bool may_be_of(const struct source_builder *builder, const struct draft_sample *sample,
+                      const char *path)
+{
+    const char *key = TEXT(builder) + sample->key_at;
+    const char *key_slash = memrchr(key, '/', sample->key_bytes);
+    const char *slash = strrchr(path, '/');
+    const char *key_base = key_slash ? key_slash + 1 : key, *base = slash ? slash + 1 : path;
+    size_t key_base_bytes = sample->key_bytes - (size_t)(key_base - key);
+    size_t bytes = strcspn(base, ".");
+    if (strncmp(path, "././@Long", 9) == 0 || strstr(path, "PaxHeader"))
+        return true; /* the name would have come behind */
+    return bytes <= key_base_bytes && memcmp(base, key_base, bytes) == 0 &&
+           (bytes == key_base_bytes || base[bytes] == 0);
+}
+
+int source_builder_cut(struct source_builder *builder, uint64_t offset, const char *path,
+                       const char *message)
+{
+    if (builder->samples.count > 0) {
+        const struct draft_sample *sample = &SAMPLES(builder)[builder->current];
+        if (!sample->left_out && may_be_of(builder, sample, path))
+            return leave_out(builder, builder->current, SPDL_CLASS_TRUNCATED, offset, message);
+    }
+    return source_builder_fault(builder, SPDL_CLASS_TRUNCATED, offset, message);
 }
 
 /* --- the block --- */

@@ -120,7 +120,9 @@ static int range_open(struct glob_run *run, const char *text, const char *open, 
         return step == 0 ? 0 : too_many(run);
     bool padded = open[1] == '0' || *last_at == '0';
     int width = padded ? (int)(first_digits > last_digits ? first_digits : last_digits) : 0;
-    for (uint64_t value = first; value <= last; value += step) {
+    /* From the last to the first: what was put down last is taken up first. */
+    for (uint64_t n = (last - first) / step + 1; n-- > 0;) {
+        uint64_t value = first + n * step;
         char number[32];
         int bytes = snprintf(number, sizeof number, "%0*" PRIu64, width, value);
         int rc = item_add(run, text, (size_t)(open - text), number, (size_t)bytes, close + 1,

@@ -95,8 +95,11 @@ static int shards_look(struct source_index *index, const char *kind, struct err 
             free(real);
             return err_set(reterr, rc, "%s %s: %s", kind, shard->path, strerror(-rc));
         }
-        memmove(real, real + 1, strlen(real)); /* it is absolute */
-        shard->real = real;
+        shard->real = strdup(real + 1); /* behind its first slash, and without the room of its
+                                           buffer */
+        free(real);
+        if (!shard->real)
+            return err_set(reterr, -ENOMEM, "%s: no memory for its index", kind);
         shard->bytes = (uint64_t)st.st_size;
         shard->mtime_ns = mtime_of(&st);
     }

@@ -116,7 +116,9 @@ static int members_read(struct source_tar_parser *parser, struct source_builder 
         if (rc < 0)
             return rc;
     }
-    if (rc == -EBADMSG)
+    if (rc == -EBADMSG && fault.class_number == SPDL_CLASS_TRUNCATED)
+        rc = source_builder_cut(builder, fault.offset, fault.path, fault.message);
+    else if (rc == -EBADMSG)
         rc = source_builder_fault(builder, fault.class_number, fault.offset, fault.message);
     return rc;
 }

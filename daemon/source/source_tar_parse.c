@@ -14,7 +14,8 @@ enum {
     NEAR_BYTES = 64 << 10,    /* members smaller than this are small */
     FAR_READ_BYTES = 4 << 10  /* read at once where they are not */
 };
-_Static_assert((int)SOURCE_TAR_EXTENDED_MAX <= (int)WINDOW_BYTES, "an extended header fits into the window");
+_Static_assert((int)SOURCE_TAR_EXTENDED_MAX <= (int)WINDOW_BYTES,
+               "an extended header fits into the window");
 
 /* Places in a header. */
 enum {
@@ -97,7 +98,7 @@ static int broken(struct source_tar_fault *ret_fault, uint32_t class_number, uin
                   const char *message)
 {
     *ret_fault = (struct source_tar_fault){
-        .class_number = class_number, .offset = offset, .message = message};
+        .class_number = class_number, .offset = offset, .message = message, .path = ""};
     return -EBADMSG;
 }
 
@@ -247,7 +248,9 @@ static int extended_take(struct source_tar_parser *parser, uint8_t type, uint64_
                !attributes_read(type == 'g' ? &parser->global : &parser->local, at, (size_t)size)) {
         return broken(ret_fault, SPDL_CLASS_CORRUPT, header, "an extended header is malformed");
     }
-    parser->position = data + ((size + BLOCK - 1) & ~(uint64_t)(BLOCK - 1));
+    uint64_t padded = (size + BLOCK - 1) & ~(uint64_t)(BLOCK - 1);
+    uint64_t left = parser->input.bytes - data;
+    parser->position = data + (padded < left ? padded : left);
     return 0;
 }
 
@@ -346,9 +349,15 @@ static int header_read(struct source_tar_parser *parser, const uint8_t **ret_hea
         return rc;
     if ((*ret_header)[0] == 0 && is_zero(*ret_header, bytes))
         return 0;
-    if (bytes < BLOCK)
-        return broken(ret_fault, SPDL_CLASS_TRUNCATED, parser->position,
-                      "the shard ends inside a header");
+    if (bytes < BLOCK) {
+        rc = broken(ret_fault, SPDL_CLASS_TRUNCATED, parser->position,
+                    "the shard ends inside a header");
+        bytes = text_bytes(*ret_header, bytes < NAME_BYTES ? bytes : (size_t)NAME_BYTES);
+        memcpy(parser->path, *ret_header, bytes);
+        parser->path[bytes] = 0;
+        ret_fault->path = parser->path;
+        return rc;
+    }
     if (!sum_is_right(*ret_header))
         return broken(ret_fault, SPDL_CLASS_CORRUPT, parser->position,
                       parser->begun ? "a header's checksum is wrong: what follows is not read"
@@ -362,17 +371,24 @@ int source_tar_next(struct source_tar_parser *parser, struct source_tar_member *
 {
     parser->local.has_path = parser->local.has_size = parser->local.sparse = false;
     parser->has_long_name = false;
+    bool expects_member = false;
     while (!parser->ended) {
         const uint8_t *header = NULL;
         uint64_t size = 0;
         int rc = header_read(parser, &header, ret_fault);
+        if (rc == 0 && expects_member)
+            rc = broken(ret_fault, SPDL_CLASS_TRUNCATED, parser->position,
+                        "the shard ends behind an extended header, before its member");
         if (rc == 1 && !number(header + SIZE_AT, SIZE_BYTES, &size))
             rc = broken(ret_fault, SPDL_CLASS_CORRUPT, parser->position,
                         "a header's size is no number: what follows is not read");
-        if (rc == 1 && is_extended(header[TYPE_AT])) {
-            rc = extended_take(parser, header[TYPE_AT], size, ret_fault);
-            if (rc == 0)
+        uint8_t header_type = rc == 1 ? header[TYPE_AT] : 0;
+        if (rc == 1 && is_extended(header_type)) {
+            rc = extended_take(parser, header_type, size, ret_fault);
+            if (rc == 0) {
+                expects_member = header_type != 'g';
                 continue;
+            }
         } else if (rc == 1) {
             rc = member_take(parser, header, size, ret_member);
         }

@@ -44,6 +44,9 @@ struct source_tar_fault {
     uint32_t class_number; /* enum spdl_class: TRUNCATED CORRUPT */
     uint64_t offset;
     const char *message; /* static */
+    /* TRUNCATED: as much of the name of the member that is cut as there is, "" where nothing is
+     * known of it; borrowed from the parser. */
+    const char *path;
 };
 
 struct source_tar_parser;

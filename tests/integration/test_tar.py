@@ -1,0 +1,162 @@
+#!/usr/bin/python3
+"""Tar shards give the samples that the folder they were made of gives, whoever wrote them and however they are read; what is broken in
+them is left out; their index is kept and used."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
+import harness  # noqa: E402
+import tars  # noqa: E402
+from harness import BUILD, check, equal, without_waits  # noqa: E402
+
+COUNT, STEPS, BATCH, SEED = 300, 4, 32, 5
+
+
+def facts(lines):
+    """(id, picture, label) of every row, in order."""
+    return [row for line in lines for row in zip(line["ids"], line["fields"]["image"]["row_hashes"], line["fields"]["label"]["row_hashes"])]
+
+
+def pull(work, text, steps=STEPS, batch=BATCH, sets=("threads.decode=2",), **how):
+    return work.pull("p", config=work.config(text), sets=[*sets, f"index_dir={work.path}/index"], steps=steps, batch=batch, seed=SEED, hash=True, **how)
+
+
+def test_same_as_the_folder(work):
+    folder = harness.photos(COUNT)
+    wanted = pull(work, harness.folder_config(folder), steps=COUNT // BATCH)
+    check(len({row[2] for row in facts(wanted)}) > 3, "the labels differ")
+    for name, how in (("ustar", {"form": tarfile.USTAR_FORMAT}), ("gnu", {"form": tarfile.GNU_FORMAT, "suffix": "-" + "n" * 150}),
+                      ("pax", {"form": tarfile.PAX_FORMAT, "suffix": "-größe" + "n" * 150}), ("apart", {"apart": True})):
+        got = pull(work, tars.config(tars.shards(folder, work.path / name, **how)), steps=COUNT // BATCH)
+        equal(facts(got), facts(wanted), f"rows of {name} shards")
+        keys = [key for line in got for key in line["keys"]]
+        equal(keys, [key[:-4] + how.get("suffix", "") for line in wanted for key in line["keys"]], f"keys of {name} shards")
+
+
+def test_same_from_tar_programs(work):
+    folder = harness.photos(COUNT)
+    wanted = pull(work, harness.folder_config(folder))
+    unpacked = work.path / "unpacked"
+    for name, data in tars.members_of(folder):
+        (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / name).write_bytes(data)
+    names = "\n".join(name for name, _ in tars.members_of(folder))
+    (unpacked / "links").mkdir()
+    os.link(unpacked / names.splitlines()[0], unpacked / "links" / "hard.jpg")
+    (unpacked / "links" / "soft.jpg").symlink_to("hard.jpg")
+    extra = "\nlinks\nlinks/hard.jpg\nlinks/soft.jpg"
+    for program, words in (("tar", ["--format=gnu"]), ("tar", ["--format=posix"]), ("tar", ["--format=v7"]), ("bsdtar", [])):
+        if not shutil.which(program):
+            continue
+        out = work.path / "made.tar"
+        subprocess.run([program, *words, "--no-recursion" if program == "tar" else "-n", "-cf", str(out), "-C", str(unpacked), "-T", "-"],
+                       input=(names + extra).encode(), check=True)
+        equal(facts(pull(work, tars.config(out))), facts(wanted), f"rows of {program} {words}")
+
+
+def test_threads_engines_worlds_states(work):
+    text = tars.config(tars.shards(harness.photos(COUNT), work.path / "t", apart=True))
+    whole = pull(work, text)
+    equal(len(whole), STEPS, "lines")
+    for sets in (["threads.decode=1"], ["fetch.engine=pool"], ["shm=posix"], ["slots=7", "fetch.depth=1"], ["index_dir=none"]):
+        equal(without_waits(pull(work, text, sets=sets)), without_waits(whole), f"lines with {sets}")
+    if "inproc" not in os.environ.get("SPDLD", ""):
+        equal(without_waits(pull(work, text, env={"SPDLD": str(BUILD / "spdld-inproc")})), without_waits(whole), "lines of spdld-inproc")
+    parts = [pull(work, text, rank=rank, world=2) for rank in range(2)]
+    equal([row for step in zip(*parts) for part in step for row in facts([part])], facts(whole), "world 2 put together")
+    equal(without_waits(pull(work, text, state=whole[1]["state"], steps=2)), without_waits(whole[2:]), "from a state")
+    equal(facts(pull(work, text, state=whole[1]["state"], batch=16, steps=4)), facts(whole[2:]), "from a state with another batch")
+
+
+def test_broken_shards(work):
+    folder = harness.photos(COUNT)
+    members = list(tars.members_of(folder))
+    wanted = facts(pull(work, harness.folder_config(folder, preset="imagenet-eval", more="    last: partial\n"), steps=None, batch=64))
+    by_number = {number: row[1:] for number, *row in wanted}
+    shard = work.path / "t"
+    shard.mkdir()
+    tars.write(shard / "0.tar", members[:20] + members[:1] + members[20:40])           # sample 0 twice
+    tars.write(shard / "1.tar", members[40:80])
+    whole = (shard / "1.tar").read_bytes()
+    (shard / "1.tar").write_bytes(whole[:tarfile.open(shard / "1.tar").getmembers()[30].offset_data + 100])  # sample 35 is cut
+    tars.write(shard / "2.tar", members[80:120])
+    spoilt = bytearray((shard / "2.tar").read_bytes())
+    spoilt[tarfile.open(shard / "2.tar").getmembers()[38].offset] ^= 1                  # from sample 59 on
+    (shard / "2.tar").write_bytes(spoilt)
+    (shard / "3.tar").write_bytes(bytes(10240))                                        # no sample, nothing wrong
+    shutil.copy(harness.ROOT / "tests/data/webdataset/gzip.tar.gz", shard / "4.tar")
+    tars.write(shard / "5.tar", members[120:140])
+    good = [*range(1, 20), *range(20, 35), *range(40, 59), *range(60, 70)]
+    lines = pull(work, tars.config(shard / "*.tar", preset="imagenet-eval", more="    last: partial\n"), steps=None, batch=64)
+    equal([row[1:] for row in facts(lines)], [tuple(by_number[number]) for number in good], "the samples that are whole")
+    equal(sum(len(line["errors"]) for line in lines), 0, "errors")
+
+
+def test_incomplete_samples_are_masked(work):
+    members = list(tars.members_of(harness.photos(COUNT)))[:6]
+    tars.write(work.path / "t.tar", members[:3] + members[4:])  # the second has no class
+    lines = pull(work, tars.config(work.path / "t.tar", preset="imagenet-eval"), steps=1, batch=3)
+    equal([(e["row"], e["class"]) for e in lines[0]["errors"]], [(1, "INCOMPLETE")], "errors")
+    equal(lines[0]["valid"], 2, "valid rows")
+
+
+def test_shards_that_change(work):
+    pattern = tars.shards(harness.photos(COUNT), work.path / "t")
+    config = work.config(tars.config(pattern, preset="imagenet-eval"))
+    work.daemon(config, f"index_dir={work.path}/index", "slots=2")
+    before = work.pull("p", batch=BATCH, hash=True)
+    out = work.path / "out"
+    rank = work.start_pull(out, "pull", "p", "--batch", BATCH, "--hash", "--delay-ms", 300)
+    harness.wait_until(lambda: out.read_bytes().count(b"\n"), 20, "a first line")
+    for path in (work.path / "t").iterdir():
+        with open(path, "ab") as f:
+            f.write(b"\0")
+    equal(rank.wait(60), 0, "the pull ends well")
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    failed = {error["class"] for line in lines for error in line["errors"]}
+    equal(failed, {"CHANGED"}, "classes of what failed")
+    for got, wanted in zip(lines, before):
+        bad = {error["row"] for error in got["errors"]}
+        for row, (a, b) in enumerate(zip(got["fields"]["image"]["row_hashes"], wanted["fields"]["image"]["row_hashes"])):
+            check(row in bad or a == b, f"row {row} of step {got['step']} is delivered as good and differs")
+    after = work.pull("p", batch=BATCH, hash=True)
+    equal(facts(after), facts(before), "a new stream looks at the shards anew")
+
+
+def test_the_index_is_kept(work):
+    pattern = tars.shards(harness.photos(COUNT), work.path / "t")
+    text = tars.config(pattern, preset="imagenet-eval")
+    first = pull(work, text, steps=1)
+    files = list((work.path / "index").iterdir())
+    equal(len(files), 1, "files of the index")
+    stamp = files[0].stat()
+    equal(without_waits(pull(work, text, steps=1)), without_waits(first), "by the kept index")
+    equal(files[0].stat().st_ino, stamp.st_ino, "an index that is right is not written again")
+    files[0].write_bytes(files[0].read_bytes()[:1000] + b"damage" + files[0].read_bytes()[1006:])
+    equal(without_waits(pull(work, text, steps=1)), without_waits(first), "by an index that was damaged")
+    check(files[0].stat().st_ino != stamp.st_ino, "a damaged index is made anew")
+    cache = {"XDG_CACHE_HOME": str(work.path / "cache")}
+    direct = work.ctl("pull", "--source", f"tar:{pattern}", "--preset", "imagenet-eval", "--batch", BATCH, "--seed", SEED, "--steps", 1,
+                      "--hash", private=True, env=cache)
+    equal(facts(direct.lines), facts(first), "--source tar:PATTERN")
+    equal(len(list((work.path / "cache/spdld/index").iterdir())), 1, "files of a private daemon's index")
+
+
+def test_what_cannot_be_read_is_said(work):
+    folder = work.path / "t"
+    folder.mkdir()
+    tars.write(folder / "a.tar", [("x.jpg", b"x")])
+    for pattern, words in ((folder / "b.tar", "it does not exist"), (folder / "{a,c}.tar", "c.tar: it does not exist"),
+                           (folder / "z*.tar", "no file matches"), (folder, "it is a folder; for the files in it write"),
+                           (harness.ROOT / "tests/data/webdataset/gzip.tar.gz", "compressed (gzip)")):
+        result = work.ctl("pull", "p", "--batch", 1, config=work.config(tars.config(pattern)), sets=[f"index_dir={work.path}/index"], code=1)
+        check(words in result.err, f"{pattern}: {result.err!r}")
+
+
+if __name__ == "__main__":
+    harness.main(globals())
