@@ -57,9 +57,9 @@ static int file_add(struct glob_run *run, const char *path)
     return files->paths[files->count++] ? 0 : no_memory(run);
 }
 
-/* The texts in one: before, middle, behind. */
+/* The texts in one: before, whose braces are opened, middle and behind. */
 static int item_add(struct glob_run *run, const char *text, size_t before_bytes, const char *middle,
-                    size_t middle_bytes, const char *behind, size_t from)
+                    size_t middle_bytes, const char *behind)
 {
     if (run->item_count == SOURCE_GLOB_FILES_MAX)
         return too_many(run);
@@ -78,7 +78,7 @@ static int item_add(struct glob_run *run, const char *text, size_t before_bytes,
     memcpy(joined, text, before_bytes);
     memcpy(joined + before_bytes, middle, middle_bytes);
     memcpy(joined + before_bytes + middle_bytes, behind, behind_bytes + 1);
-    run->items[run->item_count++] = (struct item){.text = joined, .from = from};
+    run->items[run->item_count++] = (struct item){.text = joined, .from = before_bytes};
     return 0;
 }
 
@@ -125,8 +125,7 @@ static int range_open(struct glob_run *run, const char *text, const char *open, 
         uint64_t value = first + n * step;
         char number[32];
         int bytes = snprintf(number, sizeof number, "%0*" PRIu64, width, value);
-        int rc = item_add(run, text, (size_t)(open - text), number, (size_t)bytes, close + 1,
-                          (size_t)(open - text) + (size_t)bytes);
+        int rc = item_add(run, text, (size_t)(open - text), number, (size_t)bytes, close + 1);
         if (rc < 0)
             return rc;
     }
@@ -146,8 +145,7 @@ static int list_open(struct glob_run *run, const char *text, const char *open, c
         if (at == close && commas == 0)
             return 0;
         commas++;
-        int rc = item_add(run, text, (size_t)(open - text), begin, (size_t)(at - begin), close + 1,
-                          (size_t)(open - text));
+        int rc = item_add(run, text, (size_t)(open - text), begin, (size_t)(at - begin), close + 1);
         if (rc < 0)
             return rc;
         begin = at + 1;
@@ -225,7 +223,7 @@ static int pattern_take(struct glob_run *run, const char *pattern)
     struct stat st;
     if (stat(pattern, &st) == 0)
         return written_out(run, pattern);
-    int rc = item_add(run, pattern, strlen(pattern), "", 0, "", 0);
+    int rc = item_add(run, "", 0, pattern, strlen(pattern), "");
     while (rc == 0 && run->item_count > 0) {
         struct item item = run->items[--run->item_count];
         rc = braces_open(run, &item);

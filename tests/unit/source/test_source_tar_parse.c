@@ -127,7 +127,7 @@ static void test_long_names(void **state)
     char name[300], wanted[400];
     memset(name, 'n', sizeof name);
     memcpy(name + 120, "/x", 2);
-    strcpy(name + 200, ".jpg");
+    memcpy(name + 200, ".jpg", sizeof ".jpg");
     tar_text(&maker, name, "1"); /* prefix and name */
     snprintf(wanted, sizeof wanted, "f %s@512+1\n", name);
     expect(wanted);
@@ -271,7 +271,7 @@ static void test_every_length(void **state)
     (void)state;
     char name[160], whole[1024];
     memset(name, 'n', 150);
-    strcpy(name + 150, ".jpg");
+    memcpy(name + 150, ".jpg", sizeof ".jpg");
     maker.form = TAR_GNU;
     tar_text(&maker, "a.cls", "7");
     tar_long_name(&maker, name);
@@ -308,7 +308,7 @@ static void test_chance(void **state)
     uint64_t chance = 7;
     char name[140];
     memset(name, 'n', 130);
-    strcpy(name + 130, ".a");
+    memcpy(name + 130, ".a", sizeof ".a");
     tar_text(&maker, "a.cls", "7");
     tar_pax(&maker, 'x', "path", "p.txt");
     tar_text(&maker, "y", "1");
