@@ -14,6 +14,7 @@ enum args_type { ARGS_FLAG, ARGS_STRING, ARGS_UNSIGNED, ARGS_POSITIVE, ARGS_SECO
 enum {
     ARGS_ALL = ~0,
     ARGS_STREAM = CTL_VERB_PULL | CTL_VERB_BENCH | CTL_VERB_PREVIEW,
+    ARGS_SOURCE = ARGS_STREAM | CTL_VERB_INDEX,
     ARGS_PLACED = CTL_VERB_PULL | CTL_VERB_PREVIEW
 };
 
@@ -47,8 +48,8 @@ static const struct args_option args_options[] = {
 
     {"source", "KIND:PATH",
      "instead of DATASET, private only: folder:DIR, tar:PATTERN or synthetic:N,BYTES", AT(source),
-     0, 0, ARGS_STREAM, ARGS_STRING, 0},
-    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_STREAM,
+     0, 0, ARGS_SOURCE, ARGS_STRING, 0},
+    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_SOURCE,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,
      1U << 30, ARGS_STREAM, ARGS_POSITIVE, 0},

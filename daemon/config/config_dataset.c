@@ -79,8 +79,6 @@ static void path_take(struct config_reader *reader, const struct config_node *no
     if (strstr(path, "://"))
         config_complain(reader, node, "a %s that is not local is not supported in this version",
                         kind);
-    else if (strchr(path, '\n'))
-        config_complain(reader, node, "%s: a path with a line break is not supported", kind);
 }
 
 /* A path, a pattern, or a list of them: one a line in source->path. */

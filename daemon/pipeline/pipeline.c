@@ -165,6 +165,7 @@ void pipeline_destroy(struct pipeline *pipeline)
         sink_destroy(stream->sink);
         free(stream);
     }
+    pipeline_index_free_all(pipeline);
     pipeline_dataset_free_all(pipeline);
     pipeline_core_destroy(pipeline->core);
     spdl_shm_segment_destroy(&pipeline->arena);

@@ -4,6 +4,7 @@
 #ifndef SPDLD_SOURCE_H
 #define SPDLD_SOURCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -105,6 +106,16 @@ struct source_fault {
 };
 void source_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault);
 
+/* Where the list is kept for the next time. */
+struct source_kept {
+    const char *file;     /* "": nowhere; borrowed */
+    uint64_t bytes;       /* of the list, there or in memory */
+    uint32_t read_shards; /* shards that were read for this opening; the others were in the file */
+    int is_kept;          /* 1: what is in use is what is in the file */
+};
+/* False: a source of this kind keeps nothing. */
+bool source_kept(const struct source *source, struct source_kept *ret_kept);
+
 /* Names of the parts that the source's samples can have, for "without preset and fields every part
  * comes raw under its own name". Returns how many, at most `max`; names are borrowed. */
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max);
@@ -118,7 +129,8 @@ struct source_ops {
     uint32_t (*part_names)(const struct source *source, const char **names, uint32_t max);
     const uint64_t *(*shards)(const struct source *source); /* optional */
     void (*fault)(const struct source *source, uint64_t index,
-                  struct source_fault *ret_fault); /* optional */
+                  struct source_fault *ret_fault);                           /* optional */
+    void (*kept)(const struct source *source, struct source_kept *ret_kept); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

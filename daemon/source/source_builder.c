@@ -12,7 +12,8 @@
 #include "item/class.h"
 #include "source/source_block.h"
 
-enum { NAME_BYTES_MAX = 255, NONE = UINT32_MAX };
+enum { NAME_BYTES_MAX = 255 };
+static const uint32_t NONE = UINT32_MAX;
 
 struct draft_sample {
     uint32_t key_at, last_part;

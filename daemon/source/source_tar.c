@@ -327,10 +327,21 @@ static const uint64_t *tar_shards(const struct source *source)
     return ((const struct source_tar *)source)->first_samples;
 }
 
+static void tar_kept(const struct source *source, struct source_kept *ret_kept)
+{
+    const struct source_index *index = ((const struct source_tar *)source)->index;
+    *ret_kept = (struct source_kept){.file = index->kept ? index->file : "",
+                                     .read_shards = index->parsed_count,
+                                     .is_kept = index->kept};
+    for (uint32_t i = 0; i < index->shard_count; i++)
+        ret_kept->bytes += index->shards[i].block->bytes;
+}
+
 const struct source_ops source_tar_ops = {.kind = "tar",
                                           .open = tar_open,
                                           .close = tar_close,
                                           .sample = tar_sample,
                                           .part_names = tar_part_names,
                                           .shards = tar_shards,
-                                          .fault = tar_fault};
+                                          .fault = tar_fault,
+                                          .kept = tar_kept};

@@ -89,7 +89,8 @@ def test_broken_shards(work):
     (shard / "1.tar").write_bytes(whole[:tarfile.open(shard / "1.tar").getmembers()[30].offset_data + 100])  # sample 35 is cut
     tars.write(shard / "2.tar", members[80:120])
     spoilt = bytearray((shard / "2.tar").read_bytes())
-    spoilt[tarfile.open(shard / "2.tar").getmembers()[38].offset] ^= 1                  # from sample 59 on
+    second = tarfile.open(shard / "2.tar").getmembers()[38].offset
+    spoilt[second] ^= 1                                                                # from sample 59 on
     (shard / "2.tar").write_bytes(spoilt)
     (shard / "3.tar").write_bytes(bytes(10240))                                        # no sample, nothing wrong
     shutil.copy(harness.ROOT / "tests/data/webdataset/gzip.tar.gz", shard / "4.tar")
@@ -99,18 +100,30 @@ def test_broken_shards(work):
     equal([row[1:] for row in facts(lines)], [by_number[number] for number in good], "the samples that are whole")
     equal(sum(len(line["errors"]) for line in lines), 0, "errors")
 
+    config = work.config(tars.config(shard / "*.tar"))
+    index = work.ctl("index", "p", config=config, sets=[f"index_dir={work.path}/index"]).document
+    wanted = {"samples": len(good), "shards": 6, "read_shards": 0, "ignored": 0, "broken": 4, "parts": ["jpg", "cls"],
+              "classes": {"DUPLICATE": 1, "TRUNCATED": 1, "CORRUPT": 1, "UNSUPPORTED": 1}}
+    equal({key: index[key] for key in wanted}, wanted, "spdlctl index")
+    key = [name.rpartition(".")[0] for name, _ in members[::2]]
+    equal([(pathlib.Path(f["shard"]).name, f["class"], f["key"]) for f in index["faults"]],
+          [("0.tar", "DUPLICATE", key[0]), ("1.tar", "TRUNCATED", key[35]), ("2.tar", "CORRUPT", ""), ("4.tar", "UNSUPPORTED", "")], "faults")
+    equal(index["faults"][2]["offset"], second, "where the header is wrong")
+    text = work.ctl("index", "p", config=config, sets=[f"index_dir={work.path}/index"], as_json=False).out
+    check("DUPLICATE 1" in text and f"TRUNCATED {key[35]}: the shard ends inside the part jpg" in text, text)
+
 
 def test_incomplete_samples_are_masked(work):
     members = list(tars.members_of(harness.photos(COUNT)))[:6]
     tars.write(work.path / "t.tar", members[:3] + members[4:])  # the second has no class
-    lines = pull(work, tars.config(work.path / "t.tar", preset="imagenet-eval"), steps=1, batch=3)
+    lines = pull(work, tars.config(work.path / "t.tar", preset="imagenet-eval", more="    on_error: {policy: mask}\n"), steps=1, batch=3)
     equal([(e["row"], e["class"]) for e in lines[0]["errors"]], [(1, "INCOMPLETE")], "errors")
     equal(lines[0]["valid"], 2, "valid rows")
 
 
 def test_shards_that_change(work):
     pattern = tars.shards(harness.photos(COUNT), work.path / "t")
-    config = work.config(tars.config(pattern, preset="imagenet-eval"))
+    config = work.config(tars.config(pattern, preset="imagenet-eval", more="    on_error: {policy: mask}\n"))
     work.daemon(config, f"index_dir={work.path}/index", "slots=2")
     before = work.pull("p", batch=BATCH, hash=True)
     out = work.path / "out"
@@ -148,6 +161,41 @@ def test_the_index_is_kept(work):
                       "--hash", private=True, env=cache)
     equal(facts(direct.lines), facts(first), "--source tar:PATTERN")
     equal(len(list((work.path / "cache/spdld/index").iterdir())), 1, "files of a private daemon's index")
+
+
+def test_index_verb(work):
+    pattern = tars.shards(harness.photos(COUNT), work.path / "t")
+    source = ["index", "--source", f"tar:{pattern}"]
+    first = work.ctl(*source, private=True).document
+    equal((first["samples"], first["shards"], first["read_shards"], first["broken"]), (COUNT, 3, 3, 0), "a first look")
+    check(pathlib.Path(first["file"]).stat().st_size >= first["index_bytes"] > 0, "the index is kept")
+    tars.write(work.path / "t/shard-001.tar", [("a/b.jpg", b"x"), ("a/README", b"y"), ("a/b.JPG", b"z")])
+    then = work.ctl(*source, private=True).document
+    equal((then["samples"], then["read_shards"], then["ignored"], then["classes"]), (200, 1, 1, {"DUPLICATE": 1}), "one shard has changed")
+    check(first["dataset_id"] != then["dataset_id"], "another content has another id")
+    unkept = work.ctl(*source, private=True, sets=["index_dir=none"]).document
+    equal((unkept["file"], unkept["dataset_id"], unkept["read_shards"]), ("", then["dataset_id"], 3), "without a folder")
+    many = [(f"{n // 2:05d}.a", b"") for n in range(5000)]
+    tars.write(work.path / "t/shard-002.tar", [("ok.a", b""), *many])  # each part twice
+    last = work.ctl(*source, private=True).document
+    equal((last["broken"], last["classes"], len(last["faults"])), (2501, {"DUPLICATE": 2501}, 1000), "many faults")
+    for words, code in ((["index", "nothing"], 1), (["index"], 2), (["index", "p", "--rank", "1"], 2), (["index", "--source", "tar:/none.tar"], 3)):
+        result = work.ctl(*words, private=True, code=None)
+        check(result.code and result.err.strip(), f"{words}: exit {result.code} {result.err!r}")
+    synthetic = work.ctl("index", "--source", "synthetic:1000,16", private=True).document
+    equal((synthetic["samples"], synthetic["file"], synthetic["parts"]), (1000, "", ["bin"]), "synthetic samples")
+
+
+def test_a_client_that_leaves_before_its_index(work):
+    pattern = tars.shards(harness.photos(COUNT), work.path / "t")
+    daemon = work.daemon(work.config(tars.config(pattern)))
+    for _ in range(10):
+        call = subprocess.Popen(work.command("index", "p"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=work.environment())
+        time.sleep(0.002)
+        call.kill()
+        call.wait()
+    equal(work.ctl("index", "p").document["samples"], COUNT, "samples")
+    equal(daemon.stop(), 0, "the daemon ends well")
 
 
 def test_what_cannot_be_read_is_said(work):

@@ -76,8 +76,7 @@ static void test_wrong_sources(void **state)
         "c.yaml:2:21: a tar that is not local is not supported in this version");
     BAD("datasets:\n  d: {source: {tar: []}}", "c.yaml:2:21: tar: the list of paths is empty");
     BAD("datasets:\n  d: {source: {tar: [a, [b]]}}", "c.yaml:2:25: tar is a text, not a list");
-    BAD("datasets:\n  d: {source: {tar: \"a\\nb\"}}",
-        "c.yaml:2:21: tar: a path with a line break is not supported");
+    BAD("datasets:\n  d: {source: {tar: \"a\\nb\"}}", "c.yaml:2:21: tar holds a control character");
     BAD("datasets:\n  d: {source: {mds: x, fodler: y}}",
         "c.yaml:2:16: mds is not supported in this version",
         "c.yaml:2:24: unknown key 'fodler' in source; did you mean 'folder'?");

@@ -287,8 +287,6 @@ static void test_every_length(void **state)
         size_t said = last ? (size_t)(last - text) : strlen(text);
         const char *cut = strstr(text, " cut\n");
         assert_true(cut || strncmp(text, whole, said) == 0);
-        if (count > 512 && count < 513) /* inside the first member's byte: there is none */
-            assert_non_null(cut);
         if (count >= 1 && count < 512)
             assert_string_equal(text, "TRUNCATED@0\n");
         if (count == 512)
