@@ -123,7 +123,7 @@ def test_incomplete_samples_are_masked(work):
 
 def test_shards_that_change(work):
     pattern = tars.shards(harness.photos(COUNT), work.path / "t")
-    config = work.config(tars.config(pattern, preset="imagenet-eval", more="    on_error: {policy: mask}\n"))
+    config = work.config(tars.config(pattern, preset="imagenet-eval", more="    on_error: {policy: mask, max_rate: 1, max_consecutive: 1000}\n"))
     work.daemon(config, f"index_dir={work.path}/index", "slots=2")
     before = work.pull("p", batch=BATCH, hash=True)
     out = work.path / "out"
