@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Tar shards give the samples that the folder they were made of gives, whoever wrote them and however they are read; what is broken in
 them is left out; their index is kept and used."""
+import hashlib
 import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tarfile
@@ -161,6 +163,28 @@ def test_the_index_is_kept(work):
                       "--hash", private=True, env=cache)
     equal(facts(direct.lines), facts(first), "--source tar:PATTERN")
     equal(len(list((work.path / "cache/spdld/index").iterdir())), 1, "files of a private daemon's index")
+
+
+def npy_bytes(path):
+    """What stands behind the header of a .npy file of version 1."""
+    data = path.read_bytes()
+    return data[10 + int.from_bytes(data[8:10], "little"):]
+
+
+def test_what_the_webdataset_package_reads(work):
+    folder = harness.ROOT / "tests/data/webdataset"
+    manifest = json.loads((folder / "manifest.json").read_text())["datasets"]
+    wanted = [sample for name in ("gnu.tar", "pax.tar", "ustar.tar") for sample in manifest[name]["samples"]]
+    lines = work.ctl("pull", "--source", f"tar:{folder}/{{gnu,pax,ustar}}.tar", "--batch", len(wanted), "--steps", 1, "--out", work.path / "out",
+                     private=True).lines
+    equal(lines[0]["keys"], [sample["key"] for sample in wanted], "keys")
+    classes = struct.unpack(f"<{len(wanted)}q", npy_bytes(work.path / "out/0000-00000000.cls.npy"))
+    equal([(hashlib.sha256(str(c).encode()).hexdigest()) for c in classes], [s["fields"]["cls"]["sha256"] for s in wanted], "classes")
+    for part in ("jpg", "json"):
+        values = npy_bytes(work.path / f"out/0000-00000000.{part}.values.npy")
+        offsets = struct.unpack(f"<{len(wanted) + 1}q", npy_bytes(work.path / f"out/0000-00000000.{part}.offsets.npy"))
+        got = [hashlib.sha256(values[a:b]).hexdigest() for a, b in zip(offsets, offsets[1:])]
+        equal(got, [s["fields"][part]["sha256"] for s in wanted], f"bytes of the parts {part}")
 
 
 def test_index_verb(work):
