@@ -13,7 +13,13 @@
 
 #define DEFAULT_SOCKET "/run/spdld/spdld.sock"
 
-enum { CONNECT_SECONDS = 10, QUERY_SECONDS = 30, DEFAULT_RECONNECT_SECONDS = 60, SETS_MAX = 1024 };
+enum {
+    CONNECT_SECONDS = 10,
+    QUERY_SECONDS = 30,
+    INDEX_SECONDS = 86400,
+    DEFAULT_RECONNECT_SECONDS = 60,
+    SETS_MAX = 1024
+};
 
 struct spdl_connection {
     pthread_mutex_t lock;
@@ -335,7 +341,9 @@ int spdl_client_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *re
         rc = connect_link(connection, 0);
     }
     if (rc == 0) {
-        int64_t deadline_ns = spdl_client_now_ns() + QUERY_SECONDS * SPDL_CLIENT_SECOND_NS;
+        int reads = request->body_case == SPDL__V1__TO_DAEMON__BODY_INDEX;
+        int64_t seconds = reads ? (int64_t)INDEX_SECONDS : (int64_t)QUERY_SECONDS;
+        int64_t deadline_ns = spdl_client_now_ns() + seconds * SPDL_CLIENT_SECOND_NS;
         rc = spdl_client_link_exchange(&connection->link, request, deadline_ns, 1, ret_reply,
                                        &connection->error);
         /* A late answer must not be taken for that of the next question: ids differ. A broken

@@ -9,12 +9,12 @@
 #include "spdl/client.h"
 
 /* Sends `request` (borrowed; its id is set here) on the connection's own socket and waits for the
- * answer to it, up to 30 s. Returns 0 with *ret_reply owned
- * (spdl__v1__to_client__free_unpacked(reply, NULL)), or the negative errno of the daemon's Error
- * answer, whose sentence is then spdl_connection_error and whose class spdl_client_error_class; or
- * -EPIPE: the daemon closed the connection; -ETIMEDOUT; -EINTR: a signal came; -EPROTO: the answer
- * cannot be read; -ESTALE: forked. After a failure of the connection itself the next query connects
- * anew, once. */
+ * answer to it, up to 30 s (a day for an index, which is read meanwhile). Returns 0 with *ret_reply
+ * owned (spdl__v1__to_client__free_unpacked(reply, NULL)), or the negative errno of the daemon's
+ * Error answer, whose sentence is then spdl_connection_error and whose class
+ * spdl_client_error_class; or -EPIPE: the daemon closed the connection; -ETIMEDOUT; -EINTR: a
+ * signal came; -EPROTO: the answer cannot be read; -ESTALE: forked. After a failure of the
+ * connection itself the next query connects anew, once. */
 int spdl_client_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
                       Spdl__V1__ToClient **ret_reply);
 

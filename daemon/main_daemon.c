@@ -18,6 +18,7 @@
 #include "config/config.h"
 #include "control/control.h"
 #include "pipeline/pipeline.h"
+#include "source/source_glob.h"
 
 enum { SETS_MAX = 256 };
 
@@ -125,6 +126,26 @@ static int options_read(struct options *options, int argc, char **argv)
 
 /* --- --check --- */
 
+/* How many of a dataset's shards the service's user cannot read; 1 where they cannot be found. */
+static int check_shards(const struct config_dataset *dataset)
+{
+    struct source_files files;
+    struct err error = {0};
+    int bad = 0;
+    if (source_glob(dataset->source.kind, dataset->source.path, &files, &error) < 0) {
+        fprintf(stderr, "dataset %s: %s\n", dataset->name, error.text);
+        return 1;
+    }
+    for (uint32_t i = 0; i < files.count; i++) {
+        if (access(files.paths[i], R_OK) == 0)
+            continue;
+        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, files.paths[i], strerror(errno));
+        bad++;
+    }
+    source_files_fini(&files);
+    return bad;
+}
+
 /* Can the service's user read the roots? Returns how many it cannot. */
 static int check_roots(const struct config *config)
 {
@@ -133,6 +154,10 @@ static int check_roots(const struct config *config)
         const struct config_dataset *dataset = &config->datasets[i];
         if (!dataset->source.path[0])
             continue;
+        if (strcmp(dataset->source.kind, "folder") != 0) {
+            bad += check_shards(dataset);
+            continue;
+        }
         int fd = open(dataset->source.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd >= 0) {
             close(fd);

@@ -15,6 +15,7 @@ enum {
     ARGS_ALL = ~0,
     ARGS_STREAM = CTL_VERB_PULL | CTL_VERB_BENCH | CTL_VERB_PREVIEW,
     ARGS_OPEN = ARGS_STREAM | CTL_VERB_PLAN, /* what says which stream */
+    ARGS_SOURCE = ARGS_OPEN | CTL_VERB_INDEX,
     ARGS_PLACED = CTL_VERB_PULL | CTL_VERB_PREVIEW | CTL_VERB_PLAN
 };
 
@@ -46,9 +47,10 @@ static const struct args_option args_options[] = {
     {"help", NULL, "this text", AT(help), 0, 0, ARGS_ALL, ARGS_FLAG, 'h'},
     {"version", NULL, "the version", AT(version), 0, 0, ARGS_ALL, ARGS_FLAG, 0},
 
-    {"source", "KIND:PATH", "instead of DATASET, private only: folder:DIR or synthetic:N,BYTES",
-     AT(source), 0, 0, ARGS_OPEN, ARGS_STRING, 0},
-    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_OPEN,
+    {"source", "KIND:PATH",
+     "instead of DATASET, private only: folder:DIR, tar:PATTERN or synthetic:N,BYTES", AT(source),
+     0, 0, ARGS_SOURCE, ARGS_STRING, 0},
+    {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_SOURCE,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,
      1U << 30, ARGS_OPEN, ARGS_POSITIVE, 0},

@@ -57,6 +57,7 @@ enum {
     CTL_VERB_CONFIG = 1 << 6,
     CTL_VERB_CHECK = 1 << 7,
     CTL_VERB_WHY = 1 << 8,
+    CTL_VERB_INDEX = 1 << 9,
     CTL_VERB_PLAN = 1 << 12
 };
 const struct ctl_verb *ctl_verb_find(const char *name);

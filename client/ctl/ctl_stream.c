@@ -140,7 +140,7 @@ static bool source_quote(struct ctl_text *yaml, const char *path)
     return true;
 }
 
-static int source_folder(const char *path, struct ctl_text *yaml)
+static int source_path(const char *kind, const char *path, struct ctl_text *yaml)
 {
     struct ctl_text absolute = {0};
     if (path[0] != '/') {
@@ -151,14 +151,14 @@ static int source_folder(const char *path, struct ctl_text *yaml)
         free(here);
     }
     ctl_text_put(&absolute, path, strlen(path) + 1);
-    ctl_text_str(yaml, "folder: ");
+    ctl_text_printf(yaml, "%s: ", kind);
     bool fine = !absolute.failed && source_quote(yaml, absolute.data);
     ctl_text_fini(&absolute);
     if (!fine)
         return ctl_fail(CTL_EXIT_USAGE,
-                        "--source folder:%s: the path is not UTF-8, which a "
+                        "--source %s:%s: the path is not UTF-8, which a "
                         "configuration cannot say; give it another name by a link",
-                        path);
+                        kind, path);
     return 0;
 }
 
@@ -194,12 +194,14 @@ int ctl_source_yaml(const char *source, const char *preset, struct ctl_text *yam
     int rc;
     ctl_text_str(yaml, "{source: {");
     if (kind_bytes == 6 && memcmp(source, "folder", 6) == 0)
-        rc = source_folder(colon + 1, yaml);
+        rc = source_path("folder", colon + 1, yaml);
+    else if (kind_bytes == 3 && memcmp(source, "tar", 3) == 0)
+        rc = source_path("tar", colon + 1, yaml);
     else if (kind_bytes == 9 && memcmp(source, "synthetic", 9) == 0)
         rc = source_synthetic(colon + 1, yaml);
     else
         rc = ctl_fail(CTL_EXIT_USAGE,
-                      "--source %s: this version knows folder:DIR and "
+                      "--source %s: this version knows folder:DIR, tar:PATTERN and "
                       "synthetic:N,BYTES",
                       source);
     if (rc != 0)

@@ -10,6 +10,7 @@ int ctl_datasets(const struct ctl_options *options);
 int ctl_streams(const struct ctl_options *options);
 int ctl_why(const struct ctl_options *options);
 int ctl_config(const struct ctl_options *options);
+int ctl_index(const struct ctl_options *options);
 int ctl_check(const struct ctl_options *options);
 int ctl_plan(const struct ctl_options *options);
 int ctl_pull(const struct ctl_options *options);

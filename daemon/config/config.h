@@ -49,7 +49,7 @@ struct config_on_error {
 };
 
 struct config_source {
-    char kind[16]; /* folder synthetic */
+    char kind[16]; /* folder tar synthetic */
     char path[CONFIG_PATH_BYTES];
     uint64_t samples, bytes;
 };
@@ -87,6 +87,7 @@ struct config {
     uint32_t shm;            /* enum config_shm */
     uint64_t max_sample_bytes;
     uint64_t max_pixels;
+    char index_dir[2048];                              /* "auto", "none" or a folder */
     char fetch_faulty[128];                            /* tests only; not in the sample file */
     char file[CONFIG_PATH_BYTES];                      /* that settings were read from; "": none */
     struct config_origin origins[CONFIG_SETTINGS_MAX]; /* by row of config_settings */

@@ -62,6 +62,43 @@ static void folder_take(struct config_reader *reader, const struct config_node *
                         "a folder that is not local is not supported in this version");
 }
 
+static void path_take(struct config_reader *reader, const struct config_node *node,
+                      const char *kind, struct config_source *source)
+{
+    size_t used = strlen(source->path);
+    if (used + 2 > sizeof source->path) {
+        config_complain(reader, node, "%s: its paths are longer than %d bytes in all", kind,
+                        CONFIG_PATH_BYTES - 2);
+        return;
+    }
+    char *path = source->path + used + (used > 0);
+    if (config_read_text(reader, node, kind, path,
+                         (size_t)(source->path + sizeof source->path - path)) < 0) {
+        path[0] = 0;
+        return;
+    }
+    if (used > 0)
+        source->path[used] = '\n';
+    if (strstr(path, "://"))
+        config_complain(reader, node, "a %s that is not local is not supported in this version",
+                        kind);
+}
+
+/* A path, a pattern, or a list of them: one a line in source->path. */
+static void paths_take(struct config_reader *reader, const struct config_node *node,
+                       const char *kind, struct config_source *source)
+{
+    snprintf(source->kind, sizeof source->kind, "%s", kind);
+    if (node->kind != CONFIG_NODE_SEQUENCE) {
+        path_take(reader, node, kind, source);
+        return;
+    }
+    if (!node->first)
+        config_complain(reader, node, "%s: the list of paths is empty", kind);
+    for (const struct config_item *item = node->first; item; item = item->next)
+        path_take(reader, item->value, kind, source);
+}
+
 static void synthetic_take(struct config_reader *reader, const struct config_node *node,
                            struct config_source *source)
 {
@@ -83,7 +120,7 @@ static void source_take(struct config_reader *reader, const struct config_node *
                         struct config_source *source)
 {
     static const struct config_key kinds[] = {
-        {"folder", false}, {"synthetic", false}, {"tar", true},         {"mds", true},
+        {"folder", false}, {"synthetic", false}, {"tar", false},        {"mds", true},
         {"litdata", true}, {"tfrecord", true},   {"arrayrecord", true}, {"parquet", true},
         {"tokens", true},  {"megatron", true},   {"npy", true},         {"list", true},
         {NULL, false}};
@@ -91,8 +128,8 @@ static void source_take(struct config_reader *reader, const struct config_node *
     uint32_t complaints_before = reader->complaints->count;
     if (config_keys_take(reader, node, "source", kinds, values) < 0)
         return;
-    if (values[0] && values[1]) {
-        config_complain(reader, node, "a source is one kind: folder or synthetic");
+    if (!!values[0] + !!values[1] + !!values[2] > 1) {
+        config_complain(reader, node, "a source is one kind: folder, tar or synthetic");
         return;
     }
     if (values[0]) {
@@ -101,9 +138,12 @@ static void source_take(struct config_reader *reader, const struct config_node *
     } else if (values[1]) {
         snprintf(source->kind, sizeof source->kind, "synthetic");
         synthetic_take(reader, values[1], source);
+    } else if (values[2]) {
+        paths_take(reader, values[2], "tar", source);
     } else if (reader->complaints->count == complaints_before) {
         config_complain(reader, node,
-                        "source is {folder: PATH} or {synthetic: {samples: N, bytes: B}}");
+                        "source is {folder: PATH}, {tar: PATTERN} or {synthetic: {samples: N, "
+                        "bytes: B}}");
     }
 }
 

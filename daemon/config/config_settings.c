@@ -46,6 +46,9 @@ const struct config_opt config_settings[] = {
      0, 0, "", NULL, "Faults that reads shall have"},
     {"shm", CONFIG_TYPE_CHOICE, CONFIG_OPT_RESTART, AT(shm), 0, 0, "memfd", shms,
      "Shared memory: memfd (sealed) or posix (nameless objects in /dev/shm)"},
+    {"index_dir", CONFIG_TYPE_PATH, CONFIG_OPT_RESTART, AT(index_dir), 0, 0, "auto", NULL,
+     "Folder of indexes of shards; auto: /var/lib/spdld/index for the node's daemon, else "
+     "spdld/index in $XDG_CACHE_HOME or ~/.cache; none: they are not kept"},
     {"limits.sample", CONFIG_TYPE_SIZE, CONFIG_OPT_RESTART, AT(max_sample_bytes), KIB, 2 * GIB,
      "64MiB", NULL, "Largest sample; a larger one is an error of class LIMIT"},
     {"limits.pixels", CONFIG_TYPE_COUNT, CONFIG_OPT_RESTART, AT(max_pixels), 1, 65535ull * 65535,
@@ -55,7 +58,7 @@ const struct config_opt config_settings[] = {
 /* clang-format on */
 
 /* Names that later versions will know. */
-static const char *const later_settings[] = {"index_dir", "cache", "cache.ram", "cache.disk", NULL};
+static const char *const later_settings[] = {"cache", "cache.ram", "cache.disk", NULL};
 
 static uint32_t row_of(const struct config_opt *opt)
 {

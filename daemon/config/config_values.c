@@ -41,9 +41,18 @@ static void source_print(FILE *out, const struct config_dataset *dataset)
                 config_units_size_text(source->bytes, bytes));
         return;
     }
-    fprintf(out, "{%s: ", source->kind);
-    config_values_quote(out, source->path);
-    fputs("}", out);
+    char line[CONFIG_PATH_BYTES];
+    bool is_list = strchr(source->path, '\n') != NULL;
+    fprintf(out, "{%s: %s", source->kind, is_list ? "[" : "");
+    for (const char *at = source->path; *at;) {
+        size_t line_bytes = strcspn(at, "\n");
+        memcpy(line, at, line_bytes);
+        line[line_bytes] = 0;
+        config_values_quote(out, line);
+        at += line_bytes + (at[line_bytes] != 0);
+        fputs(*at ? ", " : "", out);
+    }
+    fputs(is_list ? "]}" : "}", out);
 }
 
 static void shuffle_print(FILE *out, const struct config_dataset *dataset)

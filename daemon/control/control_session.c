@@ -26,6 +26,7 @@ static void session_free(struct session *session)
     if (session->next)
         session->next->link = session->link;
     control->session_count--;
+    control_index_leave(session);
     loop_remove(control->params.loop, session->pid_source);
     if (session->pid_fd >= 0)
         close(session->pid_fd);
@@ -177,6 +178,8 @@ static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
         return control_config_handle(session, message->id, message->config);
     case SPDL__V1__TO_DAEMON__BODY_CONFIG_COMPARE:
         return control_compare_handle(session, message->id, message->config_compare);
+    case SPDL__V1__TO_DAEMON__BODY_INDEX:
+        return control_index_handle(session, message->id, message->index);
     case SPDL__V1__TO_DAEMON__BODY_HELLO:
     case SPDL__V1__TO_DAEMON__BODY__NOT_SET:
     case _SPDL__V1__TO_DAEMON__BODY__CASE_IS_INT_SIZE:

@@ -9,6 +9,7 @@ enum {
     CONTROL_SESSIONS_MAX = 4096,
     CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
     CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
+    CONTROL_LOOKS_MAX = 4,                 /* questions for indexes, of one connection */
     CONTROL_STREAMS_MAX = 64,              /* of one connection */
     CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
     CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
@@ -42,6 +43,8 @@ struct session {
     bool greeted, broken; /* broken: to be dropped when its handler is done */
     bool deaf;            /* … because it does not read */
     char client[64];
+    struct session_look *looks; /* at indexes, not answered yet */
+    uint32_t look_count;
     uint32_t stream_count;
     struct session_stream *streams[CONTROL_STREAMS_MAX];
 };
@@ -88,6 +91,10 @@ bool control_streams_leave(struct session *session, bool dead);
 /* control_plan.c: the answer to a PlanRequest. */
 void control_plan_reply(struct session *session, uint32_t request,
                         struct pipeline_planned *planned);
+/* control_index.c */
+int control_index_handle(struct session *session, uint32_t request,
+                         const Spdl__V1__IndexRequest *asked);
+void control_index_leave(struct session *session); /* nobody waits for its answers any more */
 
 /* control_status.c */
 int control_status_handle(struct session *session, uint32_t request);

@@ -168,6 +168,7 @@ void pipeline_destroy(struct pipeline *pipeline)
         free(stream->planned);
         free(stream);
     }
+    pipeline_index_free_all(pipeline);
     pipeline_dataset_free_all(pipeline);
     pipeline_core_destroy(pipeline->core);
     spdl_shm_segment_destroy(&pipeline->arena);

@@ -154,6 +154,37 @@ struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
 void pipeline_stream_status(const struct pipeline_stream *stream,
                             struct pipeline_stream_status *ret_status);
 void pipeline_stream_why(const struct pipeline_stream *stream, struct pipeline_why *ret_why);
+/* What a dataset's index holds. Everything in it is borrowed during the call. */
+enum { PIPELINE_INDEX_FAULTS_MAX = 1000, PIPELINE_INDEX_FAULT_BYTES_MAX = 512 << 10 };
+struct pipeline_index_fault {
+    const char *shard;
+    uint64_t offset;
+    uint32_t class_number;
+    const char *key;
+    uint32_t key_bytes;
+    const char *message;
+};
+struct pipeline_index {
+    uint64_t id_high, id_low;
+    uint64_t samples, shards, ignored, broken, largest_bytes;
+    uint64_t index_bytes, read_shards;
+    const char *file; /* "": it is not kept */
+    const char *note;
+    uint32_t name_count;
+    const char *names[FIELD_MAX];
+    uint64_t classes[SPDL_CLASS_COUNT]; /* of what is broken */
+    uint32_t fault_count;               /* the first ones, bounded by number and by bytes */
+    struct pipeline_index_fault faults[PIPELINE_INDEX_FAULTS_MAX];
+    double seconds;
+};
+/* Lists a dataset anew beside whatever streams have of it, and calls `done` once, later, with the
+ * result or with the error (index NULL); never after pipeline_destroy. 0, or a negative errno with
+ * a sentence: nothing is called. */
+int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
+                   void (*done)(void *context, const struct pipeline_index *index,
+                                const struct err *error),
+                   void *context, struct err *reterr);
+
 /* Dataset number `index` of the configuration, then those that ranks brought. False behind the
  * last. */
 bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,

@@ -6,22 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dirs.h"
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
+
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
+                          struct source **ret_source, struct err *reterr)
+{
+    struct source_spec *spec = calloc(1, sizeof *spec);
+    *ret_source = NULL;
+    if (!spec)
+        return err_set(reterr, -ENOMEM, "no memory to list the dataset");
+    spec->samples = source->samples;
+    spec->bytes = source->bytes;
+    _Static_assert(sizeof spec->kind == sizeof source->kind, "one size of kinds");
+    _Static_assert(sizeof spec->path == sizeof source->path, "one size of paths");
+    memcpy(spec->kind, source->kind, sizeof spec->kind);
+    memcpy(spec->path, source->path, sizeof spec->path);
+    dirs_index(pipeline->params.config->index_dir, pipeline->params.is_private, spec->index_dir,
+               sizeof spec->index_dir);
+    int rc = source_open(spec, ret_source, reterr);
+    free(spec);
+    return rc;
+}
 
 static void list_work(struct chore *chore)
 {
     struct pipeline_dataset *dataset =
         (struct pipeline_dataset *)(void *)((char *)chore -
                                             offsetof(struct pipeline_dataset, chore));
-    struct source_spec spec = {.samples = dataset->config.source.samples,
-                               .bytes = dataset->config.source.bytes};
-    _Static_assert(sizeof spec.kind == sizeof dataset->config.source.kind, "one size of kinds");
-    _Static_assert(sizeof spec.path == sizeof dataset->config.source.path, "one size of paths");
-    memcpy(spec.kind, dataset->config.source.kind, sizeof spec.kind);
-    memcpy(spec.path, dataset->config.source.path, sizeof spec.path);
     dataset->list_error = (struct err){0};
-    int rc = source_open(&spec, &dataset->listed, &dataset->list_error);
+    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config.source, &dataset->listed,
+                                   &dataset->list_error);
     if (rc < 0) {
         dataset->listed = NULL;
         dataset->list_error.code = rc;
@@ -158,7 +174,7 @@ static void dataset_free(struct pipeline_dataset *dataset)
 
 /* One that a rank brought is kept a while for its other ranks and for its return; the oldest unused
  * one goes when there are too many. */
-static void trim(struct pipeline *pipeline)
+void pipeline_dataset_trim(struct pipeline *pipeline)
 {
     uint32_t count = 0;
     struct pipeline_dataset **oldest = NULL;
@@ -179,7 +195,7 @@ static void trim(struct pipeline *pipeline)
 void pipeline_dataset_leave(struct pipeline_dataset *dataset)
 {
     dataset->users--;
-    trim(dataset->pipeline);
+    pipeline_dataset_trim(dataset->pipeline);
 }
 
 void pipeline_dataset_free_all(struct pipeline *pipeline)
@@ -275,6 +291,8 @@ void pipeline_dataset_source_text(const struct config_source *source, char *text
                  (unsigned long long)source->samples, (unsigned long long)source->bytes);
     else
         snprintf(text, bytes, "%s:%.490s", source->kind, source->path);
+    for (char *at = text; (at = strchr(at, '\n')) != NULL;) /* several paths stand one a line */
+        *at = ' ';
 }
 
 static const char *state_name(enum dataset_state state)

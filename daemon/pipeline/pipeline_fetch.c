@@ -207,14 +207,18 @@ static int64_t read_again(struct pipeline *pipeline, struct pipeline_read *read,
 int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns)
 {
     int64_t wait_ns = -1;
+    bool given = false;
     for (uint32_t i = 0; pipeline->retry_count > 0 && i < PIPELINE_OPS_MAX; i++) {
         struct pipeline_request *request = &pipeline->requests[i];
         for (uint32_t r = 0; request->left > 0 && r < request->span_count; r++) {
             if (request->reads[r].again_ns == 0)
                 continue;
             int64_t left_ns = read_again(pipeline, &request->reads[r], now_ns);
+            given = given || left_ns < 0;
             wait_ns = wait_ns < 0 || (left_ns >= 0 && left_ns < wait_ns) ? left_ns : wait_ns;
         }
     }
+    if (given) /* what a step gives the engine is kicked before this is asked */
+        fetch_kick(pipeline->fetch);
     return wait_ns;
 }

@@ -147,6 +147,8 @@ struct pipeline {
     uint64_t generation, memory_limit;
     uint32_t threads, fetch_depth;
     struct pipeline_dataset *datasets;
+    struct pipeline_look *looks; /* at datasets, for pipeline_index */
+    uint32_t look_count;
     struct pipeline_stream *streams[PIPELINE_STREAMS_MAX]; /* by number */
     struct pipeline_stream *leaving; /* known to a chore alone: forgotten, or a plan only */
     uint32_t stream_count;
@@ -164,6 +166,14 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
 void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream);
 void pipeline_dataset_leave(struct pipeline_dataset *dataset);
 void pipeline_dataset_free_all(struct pipeline *pipeline);
+void pipeline_dataset_trim(struct pipeline *pipeline); /* of those that ranks brought */
+
+/* Lists a dataset as its configuration says. On the chores thread; may block. */
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
+                          struct source **ret_source, struct err *reterr);
+
+/* pipeline_index.c */
+void pipeline_index_free_all(struct pipeline *pipeline);
 
 /* Of a source, as status shows it. */
 void pipeline_dataset_source_text(const struct config_source *source, char *text, size_t bytes);

@@ -65,6 +65,14 @@ void source_fault(const struct source *source, uint64_t index, struct source_fau
     source->ops->fault(source, index, ret_fault);
 }
 
+bool source_kept(const struct source *source, struct source_kept *ret_kept)
+{
+    if (!source->ops->kept)
+        return false;
+    source->ops->kept(source, ret_kept);
+    return true;
+}
+
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)
 {
     return source->ops->part_names(source, names, max);

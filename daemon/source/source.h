@@ -4,6 +4,7 @@
 #ifndef SPDLD_SOURCE_H
 #define SPDLD_SOURCE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -20,7 +21,7 @@ enum {
 
 /* What the configuration says. */
 struct source_spec {
-    char kind[SOURCE_KIND_BYTES]; /* folder synthetic */
+    char kind[SOURCE_KIND_BYTES]; /* folder tar synthetic */
     /* folder: one path; the others: paths and patterns, one a line. Absolute, or relative to the
      * daemon's working directory. */
     char path[SOURCE_PATH_BYTES];
@@ -95,14 +96,25 @@ const uint64_t *source_shards(const struct source *source);
 
 /* One of the samples that were left out, number `index` < source_counts()->broken. */
 struct source_fault {
-    const char *path;      /* of the shard; borrowed */
-    uint64_t offset;       /* in it */
-    uint32_t class_number; /* enum spdl_class: DUPLICATE INCOMPLETE TRUNCATED CORRUPT UNSUPPORTED */
-    const char *key;       /* borrowed; "" where not known */
+    const char *path; /* of the shard; borrowed */
+    uint64_t offset;  /* in it */
+    uint32_t
+        class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY */
+    const char *key;  /* borrowed; "" where not known */
     uint32_t key_bytes;
     const char *message; /* borrowed */
 };
 void source_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault);
+
+/* Where the list is kept for the next time. */
+struct source_kept {
+    const char *file;     /* "": nowhere; borrowed */
+    uint64_t bytes;       /* of the list, there or in memory */
+    uint32_t read_shards; /* shards that were read for this opening; the others were in the file */
+    int is_kept;          /* 1: what is in use is what is in the file */
+};
+/* False: a source of this kind keeps nothing. */
+bool source_kept(const struct source *source, struct source_kept *ret_kept);
 
 /* Names of the parts that the source's samples can have, for "without preset and fields every part
  * comes raw under its own name". Returns how many, at most `max`; names are borrowed. */
@@ -117,7 +129,8 @@ struct source_ops {
     uint32_t (*part_names)(const struct source *source, const char **names, uint32_t max);
     const uint64_t *(*shards)(const struct source *source); /* optional */
     void (*fault)(const struct source *source, uint64_t index,
-                  struct source_fault *ret_fault); /* optional */
+                  struct source_fault *ret_fault);                           /* optional */
+    void (*kept)(const struct source *source, struct source_kept *ret_kept); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

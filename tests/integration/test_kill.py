@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
+import tars  # noqa: E402
 from harness import PATIENCE, check, equal, wait_until  # noqa: E402
 
 KILLS = int(os.environ.get("KILLS", "200" if harness.SLOW else "24"))
@@ -84,6 +85,16 @@ def test_random_kills(work):
     left = set(os.listdir("/dev/shm")) - work.shm_before
     check(not left, f"left in /dev/shm: {sorted(left)[:5]}")
     print(f"        kills: {fleet.kills}")
+
+
+def test_random_kills_on_tar_shards(work):
+    config = work.config(tars.config(tars.shards(harness.photos(300), work.path / "t", apart=True)))
+    fleet, rng = Fleet(work, config), random.Random(SEED + 2)
+    unkilled = work.pull("p", batch=BATCH, seed=3, hash=True, steps=STEPS)
+    got = pull_with_kills(work, fleet, rng, max(6, KILLS // 8), work.path / "out")
+    for a, b in zip(map(facts, got), map(facts, unkilled)):
+        equal(a, b, f"a line after the kills {fleet.kills}")
+    equal(len(got), STEPS, f"lines after the kills {fleet.kills}")
 
 
 def test_nothing_in_dev_shm_with_posix_segments(work):

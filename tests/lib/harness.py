@@ -133,7 +133,7 @@ class Daemon:
         self.socket = work.socket
         self.log = work.path / f"daemon-{len(work.daemons)}.log"
         words = [str(program or os.environ.get("SPDLD") or BUILD / "spdld"), "-c", str(config), "--foreground", "--socket", self.socket]
-        for pair in sets:
+        for pair in [f"index_dir={work.path}/index", *sets]:
             words += ["--set", pair]
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **(env or {})})
@@ -211,6 +211,7 @@ class Work:
         for name in ("SPDL_SOCKET", "SPDL_JOB", "SLURM_JOB_ID"):
             env.pop(name, None)
         env.setdefault("SPDLD", str(BUILD / "spdld"))
+        env["XDG_CACHE_HOME"] = str(self.path / "cache")
         env.update(more or {})
         return env
 

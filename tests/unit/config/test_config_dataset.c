@@ -17,9 +17,11 @@ static void test_sources(void **state)
         case_good("datasets:\n"
                   "  a: {source: {folder: /data/photos}}\n"
                   "  b.1-x_Y: {source: {folder: rel/path with blank}}\n"
-                  "  c: {source: {synthetic: {samples: 1000000000, bytes: 1KiB}}}\n",
+                  "  c: {source: {synthetic: {samples: 1000000000, bytes: 1KiB}}}\n"
+                  "  t: {source: {tar: \"/s/{00..17}.tar\"}}\n"
+                  "  u: {source: {tar: [/s/a.tar, \"/s/b #*.tar\"]}}\n",
                   NULL);
-    assert_int_equal(config->dataset_count, 3);
+    assert_int_equal(config->dataset_count, 5);
     const struct config_dataset *dataset = config_dataset_find(config, "a");
     assert_string_equal(dataset->source.kind, "folder");
     assert_string_equal(dataset->source.path, "/data/photos");
@@ -36,6 +38,15 @@ static void test_sources(void **state)
     assert_string_equal(dataset->source.kind, "synthetic");
     assert_int_equal(dataset->source.samples, 1000000000);
     assert_int_equal(dataset->source.bytes, 1024);
+    dataset = config_dataset_find(config, "t");
+    assert_string_equal(dataset->source.kind, "tar");
+    assert_string_equal(dataset->source.path, "/s/{00..17}.tar");
+    dataset = config_dataset_find(config, "u");
+    assert_string_equal(dataset->source.path, "/s/a.tar\n/s/b #*.tar");
+    char *printed = config_print(config, 1);
+    assert_non_null(printed);
+    assert_non_null(strstr(printed, "source: {tar: [/s/a.tar, \"/s/b #*.tar\"]}\n"));
+    free(printed);
     assert_null(config_dataset_find(config, "d"));
     assert_string_equal(config_dataset_nearest(config, "b.1-xY"), "b.1-x_Y");
     assert_string_equal(config_dataset_nearest(config, "photos"), "");
@@ -49,21 +60,28 @@ static void test_wrong_sources(void **state)
     BAD("datasets:\n  d:", "c.yaml:2:5: the dataset needs a source");
     BAD("datasets:\n  d: 3", "c.yaml:2:6: the dataset is a mapping of source preset fields order "
                              "on_error last normalize dtype layout, not '3'");
-    BAD("datasets:\n  d: {source: /x}", "c.yaml:2:15: source is a mapping of folder synthetic, "
+    BAD("datasets:\n  d: {source: /x}", "c.yaml:2:15: source is a mapping of folder synthetic tar, "
                                         "not '/x'");
     BAD("datasets:\n  d: {source: {}}",
-        "c.yaml:2:15: source is {folder: PATH} or {synthetic: {samples: N, bytes: B}}");
+        "c.yaml:2:15: source is {folder: PATH}, {tar: PATTERN} or {synthetic: {samples: N, bytes: "
+        "B}}");
     BAD("datasets:\n  d: {source: {folder: [a, b]}}",
         "c.yaml:2:24: a list of folders is not supported in this version: give one folder");
     BAD("datasets:\n  d: {source: {folder: \"s3://b/c\"}}",
         "c.yaml:2:24: a folder that is not local is not supported in this version");
     BAD("datasets:\n  d: {source: {folder: }}", "c.yaml:2:24: folder is a text, not nothing");
-    BAD("datasets:\n  d: {source: {tar: x}}", "c.yaml:2:16: tar is not supported in this version");
+    BAD("datasets:\n  d: {source: {tar: [a, \"s3://b/*.tar\"]}}",
+        "c.yaml:2:25: a tar that is not local is not supported in this version");
+    BAD("datasets:\n  d: {source: {tar: \"http://h/x.tar\"}}",
+        "c.yaml:2:21: a tar that is not local is not supported in this version");
+    BAD("datasets:\n  d: {source: {tar: []}}", "c.yaml:2:21: tar: the list of paths is empty");
+    BAD("datasets:\n  d: {source: {tar: [a, [b]]}}", "c.yaml:2:25: tar is a text, not a list");
+    BAD("datasets:\n  d: {source: {tar: \"a\\nb\"}}", "c.yaml:2:21: tar holds a control character");
     BAD("datasets:\n  d: {source: {mds: x, fodler: y}}",
         "c.yaml:2:16: mds is not supported in this version",
         "c.yaml:2:24: unknown key 'fodler' in source; did you mean 'folder'?");
     BAD("datasets:\n  d: {source: {folder: x, synthetic: {samples: 1, bytes: 1}}}",
-        "c.yaml:2:15: a source is one kind: folder or synthetic");
+        "c.yaml:2:15: a source is one kind: folder, tar or synthetic");
     BAD("datasets:\n  d: {source: {synthetic: {samples: 0}}}", "c.yaml:2:27: synthetic needs bytes",
         "c.yaml:2:37: samples: '0' is outside 1 to 281474976710656");
     BAD("datasets:\n  d: {source: {synthetic: {bytes: 2GiB}}}",

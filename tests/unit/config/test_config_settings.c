@@ -22,6 +22,7 @@ static void test_defaults(void **state)
     assert_int_equal(config->max_sample_bytes, 64 << 20);
     assert_int_equal(config->max_pixels, 134217728);
     assert_string_equal(config->fetch_faulty, "");
+    assert_string_equal(config->index_dir, "auto");
     assert_int_equal(config->dataset_count, 0);
     config_destroy(config);
     config_destroy(case_good("# only a comment\n", NULL));
@@ -44,6 +45,7 @@ static void test_all_settings(void **state)
                                       "  memory: 1GiB\n"
                                       "  faulty: late=3\n"
                                       "shm: posix\n"
+                                      "index_dir: /var/cache/x\n"
                                       "limits: {sample: 10MB, pixels: 1000000}\n",
                                       NULL);
     assert_string_equal(config->socket, "/x/y.sock");
@@ -56,6 +58,7 @@ static void test_all_settings(void **state)
     assert_int_equal(config->arena_bytes, 1 << 30);
     assert_string_equal(config->fetch_faulty, "late=3");
     assert_int_equal(config->shm, CONFIG_SHM_POSIX);
+    assert_string_equal(config->index_dir, "/var/cache/x");
     assert_int_equal(config->max_sample_bytes, 10000000);
     assert_int_equal(config->max_pixels, 1000000);
     config_destroy(config);
@@ -143,7 +146,6 @@ static void test_wrong_keys(void **state)
     BAD("fetch: {deph: 4}", "c.yaml:1:9: unknown key 'deph' in fetch; did you mean 'depth'?");
     BAD("fetch: {fualty: x}", "c.yaml:1:9: unknown key 'fualty' in fetch");
     BAD("depth: 4", "c.yaml:1:1: unknown key 'depth'; did you mean 'fetch.depth'?");
-    BAD("index_dir: auto", "c.yaml:1:1: index_dir is not supported in this version");
     BAD("cache: {ram: 2GiB}", "c.yaml:1:1: cache is not supported in this version");
     BAD("slots: 4\nslots: 5", "c.yaml:2:1: slots is given twice, first in line 1");
     BAD("fetch: {depth: 4}\nfetch.depth: 5",
@@ -264,7 +266,7 @@ static void test_sample(void **state)
     config_destroy(config);
     file = read_text("configs/datasets.d/photos.yaml");
     config = case_good(file, NULL);
-    assert_int_equal(config->dataset_count, 3);
+    assert_int_equal(config->dataset_count, 4);
     config_destroy(config);
     free(file);
 }

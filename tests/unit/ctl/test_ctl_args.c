@@ -199,7 +199,10 @@ static void test_source(void **state)
     yaml_is("folder", NULL, NULL);
     yaml_is("synthetic:1", NULL, NULL);
     yaml_is("synthetic:1,x", NULL, NULL);
-    yaml_is("tar:/a.tar", NULL, NULL);
+    yaml_is("tar:/a/{00..17}.tar", "imagenet-train",
+            "{source: {tar: \"/a/{00..17}.tar\"}, preset: \"imagenet-train\"}");
+    yaml_is("tar:", NULL, NULL);
+    yaml_is("mds:/a", NULL, NULL);
     assert_int_equal(chdir("/usr"), 0);
     yaml_is("folder:lib", NULL, "{source: {folder: \"/usr/lib\"}}");
     assert_int_equal(chdir("/"), 0);

@@ -1,0 +1,260 @@
+/* The file of an index: see source_index_file.h.
+ *
+ *   head | entries, one a shard | paths | blocks
+ *
+ * Numbers are those of the machine; a file of another one is as good as none. A sum over all of it
+ * is checked when it is mapped, so that what is used later is what was written. */
+#include "source/source_index_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { INDEX_VERSION = 1, BUFFER_BYTES = 256 << 10 };
+static const char index_magic[8] = "SPDLIDX";
+
+struct index_head {
+    char magic[8];
+    uint32_t version, byte_order; /* 0x01020304 */
+    uint32_t head_bytes, entry_bytes, block_head_bytes, spare;
+    char kind[SOURCE_KIND_BYTES];
+    uint64_t bytes;             /* of the file */
+    uint64_t sum_high, sum_low; /* of all behind the head */
+    uint64_t shard_count;
+    uint64_t head_sum; /* of the head before this */
+};
+
+static uint64_t head_sum(const struct index_head *head)
+{
+    return XXH3_64bits(head, offsetof(struct index_head, head_sum));
+}
+
+static bool head_is_right(const struct index_head *head, const char *kind, uint64_t bytes)
+{
+    return memcmp(head->magic, index_magic, sizeof head->magic) == 0 &&
+           head->version == INDEX_VERSION && head->byte_order == 0x01020304 &&
+           head->head_bytes == sizeof *head &&
+           head->entry_bytes == sizeof(struct source_index_entry) &&
+           head->block_head_bytes == sizeof(struct source_block) && head->bytes == bytes &&
+           strncmp(head->kind, kind, sizeof head->kind) == 0 && head->head_sum == head_sum(head) &&
+           head->shard_count <= (bytes - sizeof *head) / sizeof(struct source_index_entry);
+}
+
+static bool entry_is_right(const struct source_index_map *map,
+                           const struct source_index_entry *entry)
+{
+    return entry->block_at % 8 == 0 && entry->block_at <= map->bytes &&
+           entry->block_bytes <= map->bytes - entry->block_at && entry->path_at <= map->bytes &&
+           entry->path_bytes <= map->bytes - entry->path_at &&
+           source_block_check((const void *)(map->base + entry->block_at), entry->block_bytes);
+}
+
+uint64_t source_index_map_count(const struct source_index_map *map)
+{
+    return map->base ? ((const struct index_head *)(const void *)map->base)->shard_count : 0;
+}
+
+const struct source_index_entry *source_index_map_entry(const struct source_index_map *map,
+                                                        uint64_t number, const char **ret_path)
+{
+    const struct source_index_entry *entries =
+        (const void *)(map->base + sizeof(struct index_head));
+    *ret_path = map->base + entries[number].path_at;
+    return &entries[number];
+}
+
+const struct source_block *source_index_map_block(const struct source_index_map *map,
+                                                  const struct source_index_entry *entry)
+{
+    return (const void *)(map->base + entry->block_at);
+}
+
+static bool map_is_right(const struct source_index_map *map, const char *kind)
+{
+    const struct index_head *head = (const void *)map->base;
+    const char *path;
+    if (!head_is_right(head, kind, map->bytes))
+        return false;
+    XXH128_hash_t sum = XXH3_128bits(map->base + sizeof *head, map->bytes - sizeof *head);
+    if (sum.high64 != head->sum_high || sum.low64 != head->sum_low)
+        return false;
+    for (uint64_t i = 0; i < head->shard_count; i++)
+        if (!entry_is_right(map, source_index_map_entry(map, i, &path)))
+            return false;
+    return true;
+}
+
+static int map_fd(int fd, struct source_index_map *ret_map)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < sizeof(struct index_head))
+        return -EINVAL;
+    void *base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    if (base == MAP_FAILED)
+        return -errno;
+    *ret_map = (struct source_index_map){.base = base, .bytes = (uint64_t)st.st_size};
+    return 0;
+}
+
+void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map)
+{
+    *ret_map = (struct source_index_map){0};
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (map_fd(fd, ret_map) == 0 && !map_is_right(ret_map, kind))
+        source_index_map_close(ret_map);
+    close(fd);
+}
+
+void source_index_map_close(struct source_index_map *map)
+{
+    if (map->base)
+        munmap((void *)(uintptr_t)map->base, map->bytes);
+    *map = (struct source_index_map){0};
+}
+
+/* --- writing --- */
+
+struct output {
+    int fd, rc;
+    uint64_t at;
+    size_t held;
+    XXH3_state_t *sum;
+    char *buffer;
+};
+
+static void flush(struct output *output)
+{
+    for (size_t done = 0; output->rc == 0 && done < output->held;) {
+        ssize_t bytes = write(output->fd, output->buffer + done, output->held - done);
+        if (bytes > 0)
+            done += (size_t)bytes;
+        else if (bytes == 0 || errno != EINTR)
+            output->rc = bytes == 0 ? -EIO : -errno;
+    }
+    output->held = 0;
+}
+
+static void put(struct output *output, const void *from, uint64_t bytes)
+{
+    const char *at = from;
+    XXH3_128bits_update(output->sum, from, bytes);
+    output->at += bytes;
+    while (bytes > 0 && output->rc == 0) {
+        size_t more = BUFFER_BYTES - output->held;
+        if (more > bytes)
+            more = (size_t)bytes;
+        memcpy(output->buffer + output->held, at, more);
+        output->held += more;
+        at += more;
+        bytes -= more;
+        if (output->held == BUFFER_BYTES)
+            flush(output);
+    }
+}
+
+static void pad(struct output *output)
+{
+    static const char zeros[8];
+    put(output, zeros, (8 - output->at % 8) % 8);
+}
+
+static void body_write(struct output *output, const struct source_index_shard *shards,
+                       uint32_t count)
+{
+    uint64_t path_at = sizeof(struct index_head) + count * sizeof(struct source_index_entry);
+    uint64_t block_at = path_at;
+    for (uint32_t i = 0; i < count; i++)
+        block_at += strlen(shards[i].path);
+    block_at = (block_at + 7) & ~UINT64_C(7);
+    for (uint32_t i = 0; i < count; i++) {
+        struct source_index_entry entry = {.bytes = shards[i].bytes,
+                                           .mtime_ns = shards[i].mtime_ns,
+                                           .block_at = block_at,
+                                           .block_bytes = shards[i].block->bytes,
+                                           .path_at = path_at,
+                                           .path_bytes = (uint32_t)strlen(shards[i].path)};
+        put(output, &entry, sizeof entry);
+        path_at += entry.path_bytes;
+        block_at += entry.block_bytes;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        put(output, shards[i].path, strlen(shards[i].path));
+    pad(output);
+    for (uint32_t i = 0; i < count; i++)
+        put(output, shards[i].block, shards[i].block->bytes);
+    flush(output);
+}
+
+static int all_write(int fd, const char *kind, const struct source_index_shard *shards,
+                     uint32_t count)
+{
+    struct index_head head = {.version = INDEX_VERSION,
+                              .byte_order = 0x01020304,
+                              .head_bytes = sizeof head,
+                              .entry_bytes = sizeof(struct source_index_entry),
+                              .block_head_bytes = sizeof(struct source_block),
+                              .shard_count = count};
+    struct output output = {.fd = fd, .at = sizeof head};
+    output.buffer = malloc(BUFFER_BYTES);
+    output.sum = XXH3_createState();
+    if (!output.buffer || !output.sum) {
+        output.rc = -ENOMEM;
+    } else if (lseek(fd, sizeof head, SEEK_SET) < 0) {
+        output.rc = -errno;
+    } else {
+        XXH3_128bits_reset(output.sum);
+        body_write(&output, shards, count);
+        XXH128_hash_t sum = XXH3_128bits_digest(output.sum);
+        memcpy(head.magic, index_magic, sizeof head.magic);
+        memcpy(head.kind, kind, strnlen(kind, sizeof head.kind));
+        head.bytes = output.at;
+        head.sum_high = sum.high64;
+        head.sum_low = sum.low64;
+        head.head_sum = head_sum(&head);
+        if (output.rc == 0 && pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
+            output.rc = -EIO;
+    }
+    if (output.rc == 0 && fsync(fd) < 0)
+        output.rc = -errno;
+    XXH3_freeState(output.sum);
+    free(output.buffer);
+    return output.rc;
+}
+
+int source_index_file_write(const char *file, const char *kind,
+                            const struct source_index_shard *shards, uint32_t count,
+                            struct source_index_map *ret_map)
+{
+    char *name = NULL;
+    *ret_map = (struct source_index_map){0};
+    if (asprintf(&name, "%s.XXXXXX", file) < 0)
+        return -ENOMEM;
+    int fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0) {
+        int rc = -errno;
+        free(name);
+        return rc;
+    }
+    int rc = all_write(fd, kind, shards, count);
+    if (rc == 0)
+        rc = map_fd(fd, ret_map);
+    if (rc == 0 && rename(name, file) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        unlink(name);
+        source_index_map_close(ret_map);
+    }
+    close(fd);
+    free(name);
+    return rc;
+}

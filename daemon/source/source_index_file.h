@@ -1,0 +1,42 @@
+/* The file of an index: see source_index.h. For source_index.c alone. */
+#ifndef SPDLD_SOURCE_INDEX_FILE_H
+#define SPDLD_SOURCE_INDEX_FILE_H
+
+#include <stdint.h>
+
+#include "source/source_index.h"
+
+/* A mapped file that is whole. */
+struct source_index_map {
+    const char *base; /* NULL: none */
+    uint64_t bytes;
+};
+
+/* A shard as the file has it. */
+struct source_index_entry {
+    uint64_t bytes;
+    int64_t mtime_ns;
+    uint64_t block_at, block_bytes;
+    uint64_t path_at; /* in the file */
+    uint32_t path_bytes;
+    uint32_t spare;
+};
+
+/* Maps the file where it is an index of this kind, version and machine and not damaged. Anything
+ * else leaves the map empty. */
+void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map);
+void source_index_map_close(struct source_index_map *map);
+uint64_t source_index_map_count(const struct source_index_map *map);
+/* Shard `number` and its path; the path is not ended by 0. */
+const struct source_index_entry *source_index_map_entry(const struct source_index_map *map,
+                                                        uint64_t number, const char **ret_path);
+const struct source_block *source_index_map_block(const struct source_index_map *map,
+                                                  const struct source_index_entry *entry);
+
+/* Writes a new file and puts it in the place of `file`; maps it. 0 or a negative errno: nothing has
+ * changed. */
+int source_index_file_write(const char *file, const char *kind,
+                            const struct source_index_shard *shards, uint32_t count,
+                            struct source_index_map *ret_map);
+
+#endif
