@@ -64,7 +64,7 @@ CLIENT_OBJ := $(call objects,$(wildcard client/*.c)) $(SHM_OBJ) $(PROTO_OBJ)
 CTL_OBJ := $(call objects,$(wildcard client/ctl/*.c))
 
 HOST_LIBS := -luring -lprotobuf-c -lyaml -lxxhash
-WORK_LIBS := -ljpeg
+WORK_LIBS := -ljpeg -lpng -lwebp -lwebpdemux
 CLIENT_LIBS := -lprotobuf-c
 CTL_LIBS := -lpng -lxxhash
 
@@ -114,7 +114,7 @@ $(BUILD)/have-deps: scripts/install-deps Makefile
 		{ echo "make: the compiler $(firstword $(CC)) is missing: scripts/install-deps installs all that is needed" >&2; exit 1; }
 	@mkdir -p $(@D); lacking=; \
 	for need in liburing.h:liburing-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev yaml.h:libyaml-dev \
-		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
+		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev webp/demux.h:libwebp-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
 		printf '#include <stdio.h>\n#include <%s>\n' "$${need%%:*}" | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 || \
 			{ echo "make: <$${need%%:*}> is missing: Debian package $${need##*:}" >&2; lacking="$$lacking $${need##*:}"; }; done; \
 	command -v protoc-c >/dev/null || \
