@@ -262,7 +262,8 @@ static void unpack_pixel(const struct decode_bmp *bmp, const uint8_t *row, size_
 {
     if (bmp->bits <= 8) {
         size_t bit = x * bmp->bits;
-        uint32_t index = row[bit / 8] >> (8 - bmp->bits - bit % 8) & ((1u << bmp->bits) - 1);
+        uint32_t index =
+            (uint32_t)row[bit / 8] >> (8 - bmp->bits - bit % 8) & ((1u << bmp->bits) - 1);
         memcpy(to, bmp->palette[index], 4);
     } else if (bmp->bits == 24) {
         to[0] = row[3 * x + 2];
@@ -321,7 +322,7 @@ static bool run_pixels(struct bmp_runs *runs, uint32_t count, bool same)
         if (bmp->bits == 8)
             index = from[same ? 0 : i];
         else
-            index = from[same ? 0 : i / 2] >> (i % 2 == 0 ? 4 : 0) & 15;
+            index = (uint32_t)from[same ? 0 : i / 2] >> (i % 2 == 0 ? 4 : 0) & 15;
         if (!run_put(runs, index))
             return false;
     }
