@@ -88,6 +88,16 @@ static struct decode_region choose_region(const struct decode_head *head, int wh
     return region;
 }
 
+static size_t number_of(const struct decode_ops *ops)
+{
+    size_t i = 0;
+    while (i < CODECS_MAX && decode_table[i] != NULL && decode_table[i] != ops)
+        i++;
+    if (i == CODECS_MAX || decode_table[i] == NULL)
+        abort();
+    return i;
+}
+
 static struct result look(struct bench *with, const uint8_t *data, size_t bytes, int where,
                           uint64_t *luck)
 {
@@ -99,17 +109,15 @@ static struct result look(struct bench *with, const uint8_t *data, size_t bytes,
         result.class_number = fault.class_number;
         return result;
     }
-    size_t i = 0;
-    while (decode_table[i] != ops)
-        i++;
+    void *ctx = with->ctx[number_of(ops)];
     result.codec = ops->name;
-    result.class_number = ops->head(with->ctx[i], &packet, 1 << 22, &result.head, &fault);
+    result.class_number = ops->head(ctx, &packet, 1 << 22, &result.head, &fault);
     if (result.class_number == SPDL_CLASS_OK) {
         assert_true(result.head.width > 0 && result.head.height > 0);
         assert_true(result.head.orientation >= 1 && result.head.orientation <= 8);
         result.region = choose_region(&result.head, where, luck);
         result.class_number =
-            ops->decode(with->ctx[i], &packet, &result.region, false, &result.pixels, &fault);
+            ops->decode(ctx, &packet, &result.region, false, &result.pixels, &fault);
     }
     if (result.class_number != SPDL_CLASS_OK) {
         assert_int_equal(result.class_number, fault.class_number);
@@ -129,7 +137,9 @@ static const uint8_t *row_of(const struct result *result, int32_t y)
 static uint8_t *copy_of(const struct result *result)
 {
     const struct decode_region *region = &result->region;
-    uint8_t *copy = malloc((size_t)region->width * (size_t)region->height * 3), *to = copy;
+    uint8_t *copy = calloc((size_t)region->width * (size_t)region->height + 1, 3), *to = copy;
+    if (copy == NULL)
+        abort();
     assert_int_equal((uintptr_t)result->pixels.base % 64, 0);
     assert_int_equal(result->pixels.stride % 64, 0);
     for (int32_t y = 0; y < region->height; y++)
@@ -179,7 +189,9 @@ static void test_pixels(void **state)
 /* A copy of the file's beginning, so that a step too far is seen. */
 static uint8_t *cut_of(const struct file *file, size_t bytes)
 {
-    uint8_t *cut = malloc(bytes == 0 ? 1 : bytes);
+    uint8_t *cut = calloc(bytes == 0 ? 1 : bytes, 1);
+    if (cut == NULL)
+        abort();
     memcpy(cut, file->data, bytes);
     return cut;
 }
@@ -271,7 +283,7 @@ static void test_png_bits(void **state)
     (void)state;
     struct file file = picture_kinds[3].make(&picture_kinds[3], 9, 5, 9);
     for (size_t bit = 64; bit < (file.bytes - 12) * 8; bit++) {
-        uint8_t *copy = cut_of(&file, file.bytes);
+        uint8_t *copy = cut_of(&file, file.bytes); /* all of it */
         copy[bit / 8] ^= (uint8_t)(1 << bit % 8);
         enum spdl_class class_number = look(&bench, copy, file.bytes, 1, NULL).class_number;
         assert_true(class_number == SPDL_CLASS_CORRUPT || class_number == SPDL_CLASS_TRUNCATED);
@@ -317,14 +329,12 @@ static void test_limit(void **state)
         struct decode_packet packet = {file.data, file.bytes};
         struct decode_fault fault = {0};
         const struct decode_ops *ops = decode_probe(&packet, &fault);
-        size_t i = 0;
-        while (decode_table[i] != ops)
-            i++;
         uint64_t exact = (uint64_t)WIDTH * HEIGHT;
-        assert_int_equal(ops->head(bench.ctx[i], &packet, exact - 1, &head, &fault),
+        assert_int_equal(ops->head(bench.ctx[number_of(ops)], &packet, exact - 1, &head, &fault),
                          SPDL_CLASS_LIMIT);
         assert_non_null(strstr(fault.message, "850 pixels"));
-        assert_int_equal(ops->head(bench.ctx[i], &packet, exact, &head, &fault), SPDL_CLASS_OK);
+        assert_int_equal(ops->head(bench.ctx[number_of(ops)], &packet, exact, &head, &fault),
+                         SPDL_CLASS_OK);
         free(file.data);
     }
 }
@@ -337,7 +347,7 @@ struct share {
 static void *run_thread(void *argument)
 {
     struct share *share = argument;
-    struct bench own;
+    struct bench own = {0};
     uint64_t luck = 12;
     bench_open(&own);
     for (int round = 0; round < 8; round++)
