@@ -226,7 +226,7 @@ static enum spdl_class read_bit(struct decode_pnm *pnm, uint8_t *ret_value,
 static enum spdl_class read_pixel(struct decode_pnm *pnm, uint8_t *ret_pixel,
                                   struct decode_fault *fault)
 {
-    uint8_t values[3];
+    uint8_t values[3] = {0};
     for (uint32_t c = 0; c < channels(pnm); c++) {
         uint32_t number = 0;
         enum spdl_class class_number = pnm->kind == PNM_BITS
