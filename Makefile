@@ -168,6 +168,22 @@ unit-tests: $(UNIT_TESTS)
 PURE_TESTS := $(filter $(BUILD)/tests/pipeline/% $(BUILD)/tests/unit/worker/% $(BUILD)/tests/unit/shm/%,$(UNIT_TESTS))
 pure-tests: $(PURE_TESTS)
 
+# Fuzzed parsers: tests/fuzz/fuzz_*.c with libFuzzer, ASan and UBSan, by clang and in a folder of their own.
+FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan decode)) $(SHM_OBJ) $(PROTO_OBJ)
+FUZZ_SEED_OBJ := $(OBJ)/tests/fuzz/seeds.o $(call objects,tests/lib/picture_maker.c tests/lib/jpeg_maker.c)
+$(BUILD)/fuzz_seeds: $(FUZZ_SEED_OBJ) $(FUZZ_OBJ)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS)
+$(BUILD)/fuzz_%: $(OBJ)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(HOST_LIBS) $(WORK_LIBS)
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(BUILD)/fuzz_seeds $(addprefix $(BUILD)/fuzz_,$(FUZZ_TARGETS))
+fuzz:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined fuzz-programs
+	$(Q)$(BUILD)/fuzz/fuzz_seeds $(BUILD)/fuzz/seeds
+
 # The bare loop that the benchmarks and the demo compare with; the kind of CPU decides what it may use.
 $(BUILD)/bare_decode: tests/bench/bare_decode.c | $(BUILD)/have-deps
 	$(call say,CC  )
