@@ -2,14 +2,13 @@
  * dropped, not blended; 16 bits go to the nearest 8; gamma and colour profiles are ignored; of an
  * animation the default picture counts.
  *
- * Before the library reads a packet, its chunks are walked: this finds the orientation, wherever
- * its chunk is, and where the last whole chunk ends. What is cut off there is answered with an end
- * marker. So a picture whose data is whole is whole without its end marker, and what the library
- * misses behind a cut is called TRUNCATED and not CORRUPT.
- *
  * All rows are read whatever the region is, so that damage is found wherever it is; those of the
- * region are kept, at their whole width. The library's errors come back by longjmp; the functions
- * that setjmp guards keep everything in the context. */
+ * region are kept, at their whole width. With the last row the library has read and checked all of
+ * the picture's data. What is behind it is not looked at, but for the orientation: a picture is
+ * whole without its end marker.
+ *
+ * The library's errors come back by longjmp; the functions that setjmp guards keep everything in
+ * the context. */
 #include "decode/decode_png.h"
 
 #include <png.h>
@@ -30,8 +29,6 @@ enum {
 };
 
 static const uint8_t signature[SIGNATURE_BYTES] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-static const uint8_t end_marker[CHUNK_EXTRA_BYTES] = {0,   0,   0,    0,    'I',  'E',
-                                                      'N', 'D', 0xAE, 0x42, 0x60, 0x82};
 
 /* One thread's codec. The library's object lives from head to the end of decode. */
 struct decode_png {
@@ -40,11 +37,8 @@ struct decode_png {
     jmp_buf escape;              /* out of the call that is under way */
     struct decode_fault *fault;  /* of that call */
     struct decode_packet packet; /* that is read */
-    size_t at;                   /* the next byte of it; behind `end`: of the end marker */
-    size_t end;                  /* what is read of the packet */
+    size_t at;                   /* the next byte of it */
     uint64_t max_pixels;
-    bool end_marked;   /* an end marker follows: the packet ends between two chunks, or in one */
-    bool end_hit;      /* the library wanted something that was cut off */
     bool memory_short; /* an allocation failed */
     int32_t orientation;
     struct decode_region region;
@@ -75,7 +69,7 @@ static uint32_t checksum(const uint8_t *data, size_t bytes)
     return ~sum;
 }
 
-/* The first orientation counts; of a damaged one nothing is known. */
+/* Of a damaged one nothing is known. */
 static int32_t orientation_of(const uint8_t *chunk, size_t bytes)
 {
     const uint8_t *data = chunk + CHUNK_HEAD_BYTES;
@@ -84,48 +78,30 @@ static int32_t orientation_of(const uint8_t *chunk, size_t bytes)
     return decode_exif_orientation_named(data, bytes);
 }
 
-/* Finds the orientation and the end of what can be read. */
-static void walk_chunks(struct decode_png *png)
+/* Goes through the chunks, because the orientation may be anywhere. */
+static void find_orientation(struct decode_png *png)
 {
     const uint8_t *data = png->packet.data;
     const size_t bytes = png->packet.bytes;
-    size_t at = SIGNATURE_BYTES;
-    png->orientation = 0;
-    png->end = bytes;
-    png->end_marked = false;
-    while (at < bytes) {
-        size_t left = bytes - at;
-        uint32_t length = left < CHUNK_HEAD_BYTES ? 0 : read_32(data + at);
+    png->orientation = 1;
+    for (size_t at = SIGNATURE_BYTES; at < bytes && bytes - at >= CHUNK_EXTRA_BYTES;) {
         const uint8_t *name = data + at + 4;
-        if (length > INT32_MAX) /* no length: the library finds it too */
-            break;
-        if (left < CHUNK_EXTRA_BYTES || length > left - CHUNK_EXTRA_BYTES) {
-            bool is_data = left >= CHUNK_HEAD_BYTES && memcmp(name, "IDAT", 4) == 0;
-            png->end = is_data ? bytes : at;
-            png->end_marked = !is_data;
-            break;
-        }
-        if (png->orientation == 0 && memcmp(name, "eXIf", 4) == 0)
+        uint32_t length = read_32(data + at);
+        if (length > bytes - at - CHUNK_EXTRA_BYTES || memcmp(name, "IEND", 4) == 0)
+            return;
+        if (memcmp(name, "eXIf", 4) == 0) {
             png->orientation = orientation_of(data + at, length);
+            return;
+        }
         at += CHUNK_EXTRA_BYTES + (size_t)length;
-        if (memcmp(name, "IEND", 4) == 0)
-            break;
-        png->end_marked = at == bytes;
     }
-    png->orientation = png->orientation == 0 ? 1 : png->orientation;
 }
 
 static _Noreturn void raise_fault(struct decode_png *png, enum spdl_class class_number,
                                   const char *message)
 {
-    decode_fault_set(png->fault, class_number, png->at < png->end ? png->at : png->packet.bytes,
-                     "%.90s", message);
+    decode_fault_set(png->fault, class_number, png->at, "%.90s", message);
     longjmp(png->escape, 1);
-}
-
-static _Noreturn void raise_end(struct decode_png *png)
-{
-    raise_fault(png, SPDL_CLASS_TRUNCATED, "the file ends before its picture does");
 }
 
 static _Noreturn void on_error(png_structp reader, png_const_charp message)
@@ -133,8 +109,6 @@ static _Noreturn void on_error(png_structp reader, png_const_charp message)
     struct decode_png *png = png_get_error_ptr(reader);
     if (png->memory_short)
         raise_fault(png, SPDL_CLASS_RESOURCE, "no memory for the picture");
-    if (png->end_hit)
-        raise_end(png);
     raise_fault(png, SPDL_CLASS_CORRUPT, message);
 }
 
@@ -149,17 +123,11 @@ static void on_warning(png_structp reader, png_const_charp message)
 static void on_read(png_structp reader, png_bytep to, size_t count)
 {
     struct decode_png *png = png_get_io_ptr(reader);
-    if (png->end_marked && png->at >= png->end) {
-        size_t from = png->at - png->end;
-        png->end_hit = true;
-        if (count > sizeof end_marker - from)
-            raise_end(png);
-        memcpy(to, end_marker + from, count);
-    } else {
-        if (count > png->end - png->at)
-            raise_end(png);
-        memcpy(to, png->packet.data + png->at, count);
+    if (count > png->packet.bytes - png->at) {
+        png->at = png->packet.bytes;
+        raise_fault(png, SPDL_CLASS_TRUNCATED, "the file ends before its picture does");
     }
+    memcpy(to, png->packet.data + png->at, count);
     png->at += count;
 }
 
@@ -221,7 +189,7 @@ static void create_reader(struct decode_png *png)
 static void read_head(struct decode_png *png)
 {
     create_reader(png);
-    walk_chunks(png);
+    find_orientation(png);
     png_read_info(png->reader, png->info);
     if (decode_size_check(png_get_image_width(png->reader, png->info),
                           png_get_image_height(png->reader, png->info), png->max_pixels,
@@ -237,7 +205,6 @@ static enum spdl_class png_head(void *ctx, const struct decode_packet *packet, u
     png->packet = *packet;
     png->max_pixels = max_pixels;
     png->at = 0;
-    png->end_hit = false;
     png->memory_short = false;
     enum spdl_class class_number = guarded(png, read_head, ret_fault);
     if (class_number == SPDL_CLASS_OK)
@@ -292,10 +259,6 @@ static void decode_region(struct decode_png *png)
     int passes = choose_form(png);
     for (int pass = 0; pass < passes; pass++)
         read_pass(png, stride, pass == passes - 1);
-    bool stopped = png->may_stop_early && png->region.y + png->region.height <
-                                              (int32_t)png_get_image_height(png->reader, png->info);
-    if (!stopped)
-        png_read_end(png->reader, NULL);
     png->pixels = (struct decode_pixels){png->rows.base, stride, png->region.x, 0};
 }
 

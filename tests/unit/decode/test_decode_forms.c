@@ -310,6 +310,14 @@ static void test_png_data(void **state)
         png_end(&file);
         expect_class(&file, kind == 0 || kind == 2 ? SPDL_CLASS_OK : SPDL_CLASS_CORRUPT);
     }
+    for (int sum = 7; sum <= 8; sum++) { /* the sum in a piece of its own, behind the last row */
+        data[14] = (uint8_t)sum;
+        png_begin(&file, 1, 1, 8, 2);
+        png_chunk(&file, "IDAT", data, 11);
+        png_chunk(&file, "IDAT", data + 11, 4);
+        png_end(&file);
+        expect_class(&file, sum == 7 ? SPDL_CLASS_OK : SPDL_CLASS_CORRUPT);
+    }
     png_begin(&file, 1, 1, 8, 2); /* in two pieces, the second of them missing */
     png_chunk(&file, "IDAT", data, 9);
     expect_class(&file, SPDL_CLASS_TRUNCATED);
