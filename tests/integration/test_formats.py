@@ -29,6 +29,7 @@ def pull(work, folder, size=32, **how):
                dtype: uint8, layout: nhwc}}
     order: {{shuffle: none}}
     last: partial
+    on_error: {{policy: mask}}
 """)
     out, rows, classes = work.path / f"out-{folder.name}", {}, {}
     for line in work.pull("p", batch=4, out=out, config=config, **how):
