@@ -198,8 +198,8 @@ static void unpack_row(const struct decode_pnm *pnm, const uint8_t *row,
     }
 }
 
-static void decode_bytes(const struct decode_pnm *pnm, const struct decode_region *region,
-                         size_t stride)
+static void unpack_stored(const struct decode_pnm *pnm, const struct decode_region *region,
+                          size_t stride)
 {
     for (int32_t i = 0; i < region->height; i++) {
         size_t y = (size_t)region->y + (size_t)i;
@@ -243,7 +243,7 @@ static enum spdl_class read_pixel(struct decode_pnm *pnm, uint8_t *ret_pixel,
 }
 
 /* Pixels of a text come one behind the other, with no way to jump. */
-static enum spdl_class decode_text(struct decode_pnm *pnm, const struct decode_region *region,
+static enum spdl_class unpack_text(struct decode_pnm *pnm, const struct decode_region *region,
                                    size_t stride, struct decode_fault *fault)
 {
     for (uint32_t y = 0; y < pnm->height; y++) {
@@ -275,10 +275,10 @@ static enum spdl_class pnm_decode(void *ctx, const struct decode_packet *packet,
                                 "no memory for the picture's pixels");
     *ret_pixels = (struct decode_pixels){pnm->rows.base, stride, 0, 0};
     if (pnm->is_text)
-        return decode_text(pnm, region, stride, ret_fault);
+        return unpack_text(pnm, region, stride, ret_fault);
     for (uint32_t value = 0; value < 256; value++)
         pnm->scaled[value] = scale(pnm, value);
-    decode_bytes(pnm, region, stride);
+    unpack_stored(pnm, region, stride);
     return SPDL_CLASS_OK;
 }
 
