@@ -64,7 +64,7 @@ CLIENT_OBJ := $(call objects,$(wildcard client/*.c)) $(SHM_OBJ) $(PROTO_OBJ)
 CTL_OBJ := $(call objects,$(wildcard client/ctl/*.c))
 
 HOST_LIBS := -luring -lprotobuf-c -lyaml -lxxhash
-WORK_LIBS := -ljpeg
+WORK_LIBS := -ljpeg -lpng -lwebp -lwebpdemux
 CLIENT_LIBS := -lprotobuf-c
 CTL_LIBS := -lpng -lxxhash
 
@@ -114,7 +114,7 @@ $(BUILD)/have-deps: scripts/install-deps Makefile
 		{ echo "make: the compiler $(firstword $(CC)) is missing: scripts/install-deps installs all that is needed" >&2; exit 1; }
 	@mkdir -p $(@D); lacking=; \
 	for need in liburing.h:liburing-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev yaml.h:libyaml-dev \
-		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
+		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev webp/demux.h:libwebp-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
 		printf '#include <stdio.h>\n#include <%s>\n' "$${need%%:*}" | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 || \
 			{ echo "make: <$${need%%:*}> is missing: Debian package $${need##*:}" >&2; lacking="$$lacking $${need##*:}"; }; done; \
 	command -v protoc-c >/dev/null || \
@@ -167,6 +167,22 @@ unit-tests: $(UNIT_TESTS)
 # The pure core and the rings: what runs under the thread sanitizer in every check.
 PURE_TESTS := $(filter $(BUILD)/tests/pipeline/% $(BUILD)/tests/unit/worker/% $(BUILD)/tests/unit/shm/%,$(UNIT_TESTS))
 pure-tests: $(PURE_TESTS)
+
+# Fuzzed parsers: tests/fuzz/fuzz_*.c with libFuzzer, ASan and UBSan, by clang and in a folder of their own.
+FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan decode)) $(SHM_OBJ) $(PROTO_OBJ)
+FUZZ_SEED_OBJ := $(OBJ)/tests/fuzz/seeds.o $(call objects,tests/lib/picture_maker.c tests/lib/jpeg_maker.c)
+$(BUILD)/fuzz_seeds: $(FUZZ_SEED_OBJ) $(FUZZ_OBJ)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS)
+$(BUILD)/fuzz_%: $(OBJ)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(HOST_LIBS) $(WORK_LIBS)
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(BUILD)/fuzz_seeds $(addprefix $(BUILD)/fuzz_,$(FUZZ_TARGETS))
+fuzz:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/fuzz CC=clang SAN=fuzzer-no-link,address,undefined fuzz-programs
+	$(Q)$(BUILD)/fuzz/fuzz_seeds $(BUILD)/fuzz/seeds
 
 # The bare loop that the benchmarks and the demo compare with; the kind of CPU decides what it may use.
 $(BUILD)/bare_decode: tests/bench/bare_decode.c | $(BUILD)/have-deps

@@ -3,6 +3,7 @@
 #include "decode/decode_exif.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 enum { TIFF_HEAD_BYTES = 8, ENTRY_BYTES = 12, TAG_ORIENTATION = 0x0112 };
 enum tiff_type { TIFF_BYTE = 1, TIFF_SHORT = 3, TIFF_LONG = 4 };
@@ -64,4 +65,12 @@ int32_t decode_exif_orientation(const uint8_t *bytes_of_tiff, size_t bytes)
         return value >= 1 && value <= 8 ? (int32_t)value : 1;
     }
     return 1;
+}
+
+int32_t decode_exif_orientation_named(const uint8_t *data, size_t bytes)
+{
+    static const uint8_t name[6] = {'E', 'x', 'i', 'f', 0, 0};
+    bool named = bytes >= sizeof name && memcmp(data, name, sizeof name) == 0;
+    return named ? decode_exif_orientation(data + sizeof name, bytes - sizeof name)
+                 : decode_exif_orientation(data, bytes);
 }

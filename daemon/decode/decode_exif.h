@@ -10,4 +10,8 @@
  * or it makes no sense. Pure. */
 int32_t decode_exif_orientation(const uint8_t *tiff, size_t bytes);
 
+/* The same where "Exif\0\0" may come first: formats whose part has a name of its own need none, and
+ * some writers put it there. */
+int32_t decode_exif_orientation_named(const uint8_t *data, size_t bytes);
+
 #endif

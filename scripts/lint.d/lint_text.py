@@ -145,7 +145,7 @@ def check_dead_files(_args):
 
 
 def linked_test(name):
-    return re.fullmatch(r"tests/(unit/\w+/test_\w+|pipeline/(test|sim)_\w+|lib/\w+)\.c", name)
+    return re.fullmatch(r"tests/(unit/\w+/test_\w+|pipeline/(test|sim)_\w+|fuzz/(fuzz_\w+|seeds)|lib/\w+)\.c", name)
 
 
 CHECKS = {"sizes": check_sizes, "comments": check_comments, "forbidden": check_forbidden, "words": check_words,

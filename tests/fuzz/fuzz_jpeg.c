@@ -1,0 +1,9 @@
+/* JPEG from made-up bytes. */
+#include "decode/decode_jpeg.h"
+#include "tests/fuzz/fuzz_picture.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    fuzz_picture(&decode_jpeg_ops, data, bytes);
+    return 0;
+}
