@@ -58,7 +58,9 @@ enum {
     CTL_VERB_CHECK = 1 << 7,
     CTL_VERB_WHY = 1 << 8,
     CTL_VERB_INDEX = 1 << 9,
-    CTL_VERB_PLAN = 1 << 12
+    CTL_VERB_PLAN = 1 << 12,
+    CTL_VERB_QUARANTINE = 1 << 10,
+    CTL_VERB_ERRORS = 1 << 11
 };
 const struct ctl_verb *ctl_verb_find(const char *name);
 

@@ -13,6 +13,8 @@ int ctl_config(const struct ctl_options *options);
 int ctl_index(const struct ctl_options *options);
 int ctl_check(const struct ctl_options *options);
 int ctl_plan(const struct ctl_options *options);
+int ctl_quarantine(const struct ctl_options *options);
+int ctl_errors(const struct ctl_options *options);
 int ctl_pull(const struct ctl_options *options);
 int ctl_bench(const struct ctl_options *options);
 int ctl_preview(const struct ctl_options *options);

@@ -180,6 +180,8 @@ static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
         return control_compare_handle(session, message->id, message->config_compare);
     case SPDL__V1__TO_DAEMON__BODY_INDEX:
         return control_index_handle(session, message->id, message->index);
+    case SPDL__V1__TO_DAEMON__BODY_QUARANTINE:
+        return control_quarantine_handle(session, message->id, message->quarantine);
     case SPDL__V1__TO_DAEMON__BODY_HELLO:
     case SPDL__V1__TO_DAEMON__BODY__NOT_SET:
     case _SPDL__V1__TO_DAEMON__BODY__CASE_IS_INT_SIZE:

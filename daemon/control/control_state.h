@@ -104,4 +104,8 @@ int control_config_handle(struct session *session, uint32_t request,
 int control_compare_handle(struct session *session, uint32_t request,
                            const Spdl__V1__ConfigCompare *compare);
 
+/* control_quarantine.c */
+int control_quarantine_handle(struct session *session, uint32_t request,
+                              const Spdl__V1__QuarantineRequest *asked);
+
 #endif

@@ -12,6 +12,7 @@
 #include "base/loop.h"
 #include "config/config.h"
 #include "item/class.h"
+#include "pipeline/pipeline_quarantine.h"
 #include "pipeline/pipeline_worker.h"
 
 struct pipeline;
@@ -189,5 +190,15 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
  * last. */
 bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
                              struct pipeline_dataset_status *ret_status);
+
+enum { PIPELINE_QUARANTINE_PAGE = 128 };
+struct pipeline_quarantine_page {
+    struct pipeline_quarantined samples[PIPELINE_QUARANTINE_PAGE]; /* valid until the next step */
+    uint64_t total, left_out; /* samples on the lists; failures that had no room */
+};
+/* Samples number `start` and on of the quarantine of a dataset (all of that name), or of every
+ * dataset with "". Returns how many. */
+uint32_t pipeline_quarantine_list(const struct pipeline *pipeline, const char *dataset,
+                                  uint64_t start, struct pipeline_quarantine_page *ret_page);
 
 #endif

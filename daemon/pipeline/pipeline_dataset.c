@@ -127,6 +127,7 @@ static void list_done(struct chore *chore)
     if (dataset->source) {
         pipeline_seen_begin(dataset);
         const struct source_counts *counts = source_counts(dataset->source);
+        pipeline_dataset_left_out(dataset);
         log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
                  (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
     }
@@ -165,6 +166,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 
 static void dataset_free(struct pipeline_dataset *dataset)
 {
+    pipeline_quarantine_destroy(dataset->quarantine);
     pipeline_seen_end(dataset);
     close_source(dataset);
     source_close(dataset->listed);

@@ -153,6 +153,7 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
                              .is_substitute = ref.attempt > 0,
                              .message = words};
     sink_note(stream->sink, ref.slot, ref.row, &note);
+    pipeline_dataset_failed(stream->dataset, ref.id, note.class_number, UINT64_MAX, words);
     if (stream->faults_logged++ < FAULTS_LOGGED_MAX)
         log_line(LOG_LEVEL_WARNING, "dataset %s: %s: %s: %s", stream->dataset->config.name,
                  request->path, spdl_class_name(result->class_number), words);

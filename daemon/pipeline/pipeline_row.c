@@ -4,6 +4,17 @@
 
 #include "pipeline/pipeline_state.h"
 
+const char *pipeline_row_message(enum spdl_class class_number)
+{
+    if (class_number == SPDL_CLASS_LIMIT)
+        return "the file is larger than limits.sample";
+    if (class_number == SPDL_CLASS_INCOMPLETE)
+        return "the sample has no part that the field is made from";
+    if (class_number == SPDL_CLASS_CRASH)
+        return "the decoder died on it twice";
+    return "";
+}
+
 void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample)
 {
@@ -19,6 +30,9 @@ void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_p
     pipeline_recipe_make(stream, &sample, &recipe);
     *ret_sample = (struct pipeline_sample){
         .id = id, .blob_bytes = recipe.blob_bytes, .class_number = recipe.class_number};
+    if (recipe.class_number != SPDL_CLASS_OK) /* such a row is looked up once */
+        pipeline_dataset_failed(stream->dataset, id, recipe.class_number, UINT64_MAX,
+                                pipeline_row_message(recipe.class_number));
 }
 
 void pipeline_row_command(const struct pipeline_stream *stream,
@@ -56,18 +70,6 @@ void pipeline_row_command(const struct pipeline_stream *stream,
     }
     memset(ret_work->field_part, SPDL_WORK_NO_PART, sizeof ret_work->field_part);
     memcpy(ret_work->field_part, recipe.field_part, stream->dataset->field_count);
-}
-
-/* Words for a failure that was seen before anything was read. */
-static const char *message_for(enum spdl_class class_number)
-{
-    if (class_number == SPDL_CLASS_LIMIT)
-        return "the file is larger than limits.sample";
-    if (class_number == SPDL_CLASS_INCOMPLETE)
-        return "the sample has no part that the field is made from";
-    if (class_number == SPDL_CLASS_CRASH)
-        return "the decoder died on it twice";
-    return "";
 }
 
 static void state_text(const struct pipeline_stream *stream, const struct plan_batch *batch,
@@ -115,7 +117,7 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
                                  .attempt = row.attempt,
                                  .masked = row.masked,
                                  .padded = row.padded,
-                                 .message = message_for(row.class_number)};
+                                 .message = pipeline_row_message(row.class_number)};
         sink_publish_row(stream->sink, slot, r, &shown);
     }
     sink_publish_end(stream->sink, slot);

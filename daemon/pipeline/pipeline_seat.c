@@ -152,10 +152,29 @@ static void on_finished(void *context, uint32_t worker,
         note.message = words;
     }
     sink_note(stream->sink, ref.slot, ref.row, &note);
-    if (note.class_number != SPDL_CLASS_OK)
+    if (note.class_number != SPDL_CLASS_OK) {
+        pipeline_dataset_failed(stream->dataset, ref.id, note.class_number, completion->byte_offset,
+                                completion->message);
         log_fault(stream, &ref, &note);
-    else if (completion->flags & SPDL_WORK_SEEN_WHOLE)
+    } else if (completion->flags & SPDL_WORK_SEEN_WHOLE)
         pipeline_seen_note(stream->dataset, ref.id);
+}
+
+/* Of the rows that a dead worker was at: those whose sample it died on once too often. */
+static void note_crashed(struct pipeline *pipeline, const struct pipeline_row_ref *refs,
+                         uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct pipeline_row_view row;
+        if (refs[i].orphan)
+            continue;
+        pipeline_core_row(pipeline->core, refs[i].stream, refs[i].slot, refs[i].row, &row);
+        if (row.attempt == refs[i].attempt && !row.masked)
+            continue; /* it is tried once more */
+        pipeline_dataset_failed(pipeline->streams[refs[i].stream]->dataset, refs[i].id,
+                                SPDL_CLASS_CRASH, UINT64_MAX,
+                                pipeline_row_message(SPDL_CLASS_CRASH));
+    }
 }
 
 static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t *suspects,
@@ -171,7 +190,13 @@ static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t
     seat->dead = true;
     snprintf(seat->note, sizeof seat->note, "%s", how);
     log_line(LOG_LEVEL_WARNING, "a worker is gone: %s; %u rows were at work", how, suspect_count);
+    struct pipeline_row_ref refs[SPDL_WORK_THREADS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; crashed && i < suspect_count && count < SPDL_WORK_THREADS_MAX; i++)
+        if (pipeline_core_ticket_ref(pipeline->core, suspects[i], &refs[count]) == 0)
+            count++;
     pipeline_core_feed(pipeline->core, &event, NULL);
+    note_crashed(pipeline, refs, count);
 }
 
 static const struct pipeline_worker_ops worker_ops = {.ready = on_ready,

@@ -7,6 +7,7 @@
 #include "fetch/fetch.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/pipeline_core.h"
+#include "pipeline/pipeline_quarantine.h"
 #include "pipeline/pipeline_worker.h"
 #include "plan/plan.h"
 #include "shm/shm_segment.h"
@@ -34,7 +35,8 @@ struct pipeline_dataset {
     struct field_spec fields[FIELD_MAX];
     uint8_t *seen; /* pipeline_seen.c: a bit a sample; owned */
     uint64_t seen_count;
-    struct pipeline_stream *waiting; /* for the list, linked by next_waiting */
+    struct pipeline_stream *waiting;        /* for the list, linked by next_waiting */
+    struct pipeline_quarantine *quarantine; /* NULL: empty */
 };
 
 enum stream_phase { STREAM_LISTING, STREAM_SEGMENTS, STREAM_OPEN };
@@ -178,6 +180,14 @@ void pipeline_index_free_all(struct pipeline *pipeline);
 /* Of a source, as status shows it. */
 void pipeline_dataset_source_text(const struct config_source *source, char *text, size_t bytes);
 
+/* pipeline_failed.c */
+/* Notes that a sample failed, in its quarantine. fault: where in the part; UINT64_MAX: not known.
+ */
+void pipeline_dataset_failed(struct pipeline_dataset *dataset, uint64_t id,
+                             enum spdl_class class_number, uint64_t fault, const char *message);
+/* What its source left out is in the quarantine too. */
+void pipeline_dataset_left_out(struct pipeline_dataset *dataset);
+
 /* pipeline_stream.c */
 void pipeline_stream_listed(struct pipeline_stream *stream);
 void pipeline_stream_free(struct pipeline_stream *stream);
@@ -204,6 +214,8 @@ void pipeline_row_command(const struct pipeline_stream *stream,
                           const struct pipeline_command *command,
                           struct spdl_work_command *ret_work);
 void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot);
+/* Words for a failure that is seen without reading or decoding anything. */
+const char *pipeline_row_message(enum spdl_class class_number);
 
 /* pipeline_fetch.c */
 void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command);

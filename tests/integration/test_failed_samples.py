@@ -172,6 +172,58 @@ def test_failures_are_counted_once(work):
     rank.kill()
 
 
+def test_the_quarantine(work):
+    """It lists each sample that failed, how often, where and why; errors sums them up. It is the daemon's, not a stream's."""
+    folder, keys, classes = broken_folder(work)
+    began = time.time()
+    work.daemon(work.config(harness.folder_config(folder, more="    on_error: {max_rate: 1}\n") + "  q:\n    source: {synthetic: {samples: 9, bytes: 9}}\n"))
+    equal(work.ctl("quarantine").document, [], "the quarantine before anything failed")
+    check("no sample has failed" in work.ctl("errors", as_json=False).out, "errors before anything failed")
+    lines = work.pull("p", batch=BATCH, seed=SEED, steps=30)
+    tried = collections.Counter()
+    for line in lines:
+        for row in range(BATCH):
+            tried.update(chain("global", SEED, line["epoch"], COUNT, line["step"] * BATCH + row, classes)[:-1])
+    found = work.ctl("quarantine", "p").document
+    equal({f["key"]: (f["class"], f["count"]) for f in found}, {keys[i]: (classes[i], n) for i, n in tried.items()}, "class and count of each")
+    for f in found:
+        equal((f["dataset"], f["source"], f["offset"]), ("p", f["key"], 0), "where it is")
+        check(f["message"].strip() and f["first"] <= f["last"], f"of {f['key']}: {f}")
+        check(abs(time.mktime(time.strptime(f["last"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone - began) < 100, f"last is {f['last']}")
+    check(any(f["fault"] for f in found if f["class"] == "TRUNCATED"), "no cut picture has the place where it ends")
+    errors = work.ctl("errors").document
+    sums = collections.Counter()
+    for e in errors:
+        sums[e["class"]] += e["count"]
+        check(e["example"] in keys and e["samples"] >= 1 and e["message"], f"{e}")
+    wanted = collections.Counter()
+    for i, n in tried.items():
+        wanted[classes[i]] += n
+    equal(sums, wanted, "failures per class of errors")
+    text = work.ctl("quarantine", as_json=False).out
+    check(all(f["key"] in text and f["class"] in text for f in found), f"for people: {text[:300]}")
+    check("BAD_FORMAT" in work.ctl("errors", as_json=False).out, "errors for people")
+    equal(work.ctl("quarantine", "q").document, [], "another dataset")
+    result = work.ctl("quarantine", "pp", code=None)
+    check(result.code == 2 and "'pp'" in result.err, f"of no dataset: {result.code} {result.err!r}")
+
+
+def test_a_long_quarantine(work):
+    """More than one message holds, with keys of any bytes."""
+    folder, count = work.path / os.fsencode("long").decode(), 700
+    folder.mkdir()
+    for i in range(count):
+        name = os.fsencode(f"{i:03d}-") + b"\xff\n" + b"n" * 200 + b".jpg"
+        with open(os.fsencode(folder) + b"/" + name, "wb") as f:
+            f.write(b"no picture")
+    work.daemon(work.config(f"datasets:\n  p:\n    source: {{folder: {folder}}}\n{SMALL}    on_error: {{policy: mask, max_rate: 1, max_consecutive: 10000}}\n"))
+    equal(len(work.pull("p", batch=35, steps=20)), 20, "lines")
+    found = work.ctl("quarantine").document
+    equal(sorted(f["key"] for f in found), sorted(f"{i:03d}-\udcff\n" + "n" * 200 + ".jpg" for i in range(count)), "keys")
+    equal({(f["count"], f["class"]) for f in found}, {(1, "BAD_FORMAT")}, "count and class")
+    equal([(e["samples"], e["count"]) for e in work.ctl("errors").document], [(count, count)], "errors")
+
+
 def test_ten_samples_two_broken(work):
     """Ten, the third and fourth broken, batch 5: mask shows the others once; substitutes are flagged and named."""
     folder = work.path / "ten"
