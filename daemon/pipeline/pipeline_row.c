@@ -106,7 +106,10 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
         struct source_sample sample, failed;
         pipeline_core_row(stream->pipeline->core, stream->number, slot, r, &row);
         source_sample(stream->dataset->source, row.id, &sample);
-        source_sample(stream->dataset->source, row.failed_id, &failed);
+        failed.key = NULL;
+        failed.key_bytes = 0;
+        if (row.attempt > 0)
+            source_sample(stream->dataset->source, row.failed_id, &failed);
         struct sink_row shown = {.id = row.id,
                                  .key = sample.key,
                                  .key_bytes = sample.key_bytes,

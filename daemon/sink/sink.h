@@ -73,8 +73,8 @@ struct sink_row {
     uint64_t id;     /* of the sample shown; where none is, of the one that failed */
     const char *key; /* borrowed */
     uint32_t key_bytes;
-    uint64_t failed_id; /* of the sample of the order, where it failed; else id */
-    const char *failed_key;
+    uint64_t failed_id;     /* of the sample of the order, where it failed; else id */
+    const char *failed_key; /* with an attempt alone */
     uint32_t failed_key_bytes;
     enum spdl_class class_number; /* of that sample */
     uint32_t attempt;             /* 0: the sample of the order is shown */
