@@ -24,4 +24,11 @@ void spdl_failpoint(const char *name)
         return;
     kill(getpid(), SIGKILL);
 }
+
+void spdl_crashpoint(const void *data, size_t bytes)
+{
+    const char *marker = getenv("SPDL_CRASH_MARKER");
+    if (marker && memmem(data, bytes, marker, strlen(marker)))
+        raise(SIGSEGV);
+}
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "decode/decode.h"
+#include "shm/shm_failpoint.h"
 #include "transform/transform.h"
 #include "worker/worker_orient.h"
 #include "worker/worker_value.h"
@@ -100,6 +101,7 @@ static struct decode_packet packet_of(const struct field_job *job)
 {
     if (job->part->kind != SPDL_WORK_PART_BLOB)
         return (struct decode_packet){NULL, 0};
+    SPDL_CRASHPOINT(job->job->arena + job->part->value, job->part->bytes);
     return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
 }
 

@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
+import order_reference as ref  # noqa: E402
 from harness import ROOT, check, equal, wait_until  # noqa: E402
 
 STEPS, BATCH = 10, 16
@@ -108,6 +109,45 @@ def test_points_of_the_worker(work):
 
 def test_points_of_a_rank(work):
     try_points(work, "rank.", (1, 4))
+
+
+def test_a_codec_that_crashes(work):
+    """It costs one sample each: the worker is started again, nobody else's batch changes, and the sample is of class CRASH and gives way."""
+    programs(work)
+    folder, marker = work.path / "in", "a marker that no picture has"
+    folder.mkdir()
+    keys = [f"g{i:03d}.jpg" for i in range(120)]
+    for key, path in zip(keys, sorted(harness.photos(300).rglob("*.jpg"))):
+        (folder / key).write_bytes(path.read_bytes())
+    config = work.config(harness.folder_config(folder, more="    on_error: {max_rate: 1}\n"))
+    daemon = work.daemon(config)
+    good = {row[1]: row for row in harness.rows_of(work.pull("p", batch=BATCH, seed=3, hash=True, steps=7))}
+    daemon.stop()
+    bad = {5, 17, 60}
+    for i in bad:
+        with open(folder / keys[i], "ab") as f:
+            f.write(marker.encode())
+    env = {"SPDL_CRASH_MARKER": marker}
+    lines = {}
+    for threads in (1, 2):
+        daemon = work.daemon(config, f"threads.decode={threads}", env=env)
+        beside = work.start_pull(work.path / "beside", "pull", "p", "--batch", BATCH, "--seed", 3, "--steps", 7, "--hash")
+        lines[threads] = work.pull("p", batch=BATCH, seed=3, hash=True, steps=7)
+        equal(beside.wait(60), 0, "exit code of the rank beside it")
+        equal(harness.without_waits(whole_lines(work.path / "beside")), harness.without_waits(lines[threads]), "lines of the rank beside it")
+        found = {f["key"]: f["class"] for f in work.ctl("quarantine").document}
+        equal(found, {keys[i]: "CRASH" for i in bad if i in {ref.Order("global", 3, 0, 120).at(p) for p in range(7 * BATCH)}}, "quarantine")
+        check(work.ctl("status").document["worker_restarts"] >= 2 * len(found), "the worker was not started again")
+        daemon.stop()
+    equal(harness.without_waits(lines[1]), harness.without_waits(lines[2]), "lines on 1 and 2 threads")
+    for line in lines[1]:
+        tried = [ref.Order("global", 3, 0, 120).at(line["step"] * BATCH + r) for r in range(BATCH)]
+        equal([(e["row"], e["key"], e["class"]) for e in line["errors"]],
+              [(r, keys[i], "CRASH") for r, i in enumerate(tried) if i in bad], "errors")
+        for row in harness.rows_of([line]):
+            check(row[0] not in bad, "a sample that crashes its codec is shown")
+    same = [row for row in harness.rows_of(lines[1]) if row[1] in good and row == good[row[1]]]
+    check(len(same) >= 7 * BATCH - len(bad), f"{len(same)} rows are as they were before")
 
 
 if __name__ == "__main__":
