@@ -286,11 +286,13 @@ def ends(work, text, lines, words, *options, sets=()):
 def test_max_rate(work):
     text = small_folder(work, 1504, {i for i in range(1504) if i % 50 == 49})  # 2 of 100
     words = ["1000", " 20 ", "max_rate 0.01", "BAD_FORMAT"]
-    ends(work, text, 31, words, sets=["threads.decode=1"])  # row 999 is in the batch behind them
-    ends(work, text, 31, words, sets=["threads.decode=2", "slots=9"])
+    ends(work, text, 31, words, "--on-error", "substitute", sets=["threads.decode=1"])  # row 999 is in the batch behind them
+    ends(work, text, 31, words, "--on-error", "substitute", sets=["threads.decode=2", "slots=9"])
     ends(work, text, 31, words, "--on-error", "mask")
-    ends(work, text, 31, ["1000"], "--step", 10)  # counted from where it was opened
+    ends(work, text, 31, ["1000"], "--step", 10, "--on-error", "substitute")  # counted from where it was opened
     config = work.config(text)
+    silent = work.pull("p", batch=32, config=config)  # nothing is said of bad samples: they are masked, without limits
+    equal((len(silent), sum(line["rows"] - line["valid"] for line in silent)), (47, 30), "lines and masked rows without a word")
     for options in ("substitute,max_rate=0.02", "mask,max_rate=0.02"):  # 20 of 1,000 are not more
         equal(len(work.pull("p", batch=32, on_error=options, config=config)), 47, f"lines with {options}")
     ends(work, text, 31, ["max_rate 0.0199"], "--on-error", "substitute,max_rate=0.0199")
@@ -312,12 +314,12 @@ def test_all_are_bad(work):
     for i in range(300):
         (folder / f"{i:03d}.jpg").write_bytes(b"rubbish" * 30)
     text = harness.folder_config(folder)
-    ends(work, text, 0, ["ALL_FAILED", "BAD_FORMAT", 100, ".jpg"])
+    ends(work, text, 0, ["ALL_FAILED", "BAD_FORMAT", 100, ".jpg"], "--on-error", "substitute")
     ends(work, text, 0, ["ALL_FAILED", 7], "--on-error", "substitute,max_consecutive=7")
     ends(work, text, 3, ["ALL_FAILED", "101 samples", "BAD_FORMAT"], "--on-error", "mask")
     for path in folder.iterdir():
         path.write_bytes(b"")
-    ends(work, text, 0, ["ALL_FAILED", "EMPTY"])
+    ends(work, text, 0, ["ALL_FAILED", "EMPTY"], "--on-error", "substitute")
 
 
 if __name__ == "__main__":
