@@ -19,7 +19,7 @@ int fetch_file_open(int root_fd, const char *path, int cached)
 {
     struct open_how how = FETCH_FILE_HOW;
     if (cached)
-        how.resolve |= RESOLVE_CACHED;
+        how.resolve |= RESOLVE_CACHED | RESOLVE_NO_XDEV;
     for (int tries = 0;;) {
         long fd = syscall(SYS_openat2, root_fd, path, &how, sizeof how);
         if (fd >= 0)

@@ -18,7 +18,7 @@
                        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS})
 
 /* Opens the file. Returns a descriptor or a negative errno. `cached`: only when the kernel can
- * answer at once, else -EAGAIN. */
+ * answer at once, else -EAGAIN, or -EXDEV where the file is on another mount than its root. */
 int fetch_file_open(int root_fd, const char *path, int cached);
 
 /* Compares what the file is now with what the request says. Returns a class; OK means: read on. */

@@ -103,20 +103,24 @@ static int make_room(struct fetch_keep *keep)
     return give_up(keep, oldest);
 }
 
-struct fetch_kept *fetch_keep_add(struct fetch_keep *keep, const void *owner, int32_t file, int fd,
+struct fetch_kept *fetch_keep_add(struct fetch_keep *keep, const struct fetch_kept *open,
                                   uint64_t now_ns, int *ret_close)
 {
-    ASSERT(owner && fd >= 0);
+    ASSERT(open->owner && open->fd >= 0);
     pthread_mutex_lock(&keep->lock);
-    struct fetch_kept *kept = find(keep, owner, file);
-    *ret_close = kept ? fd : make_room(keep);
+    struct fetch_kept *kept = find(keep, open->owner, open->file);
+    *ret_close = kept ? open->fd : make_room(keep);
     if (!kept && keep->spare) {
         kept = keep->spare;
         keep->spare = kept->next;
         keep->count++;
-        struct fetch_kept **chain = chain_of(keep, owner, file);
-        *kept = (struct fetch_kept){
-            .fd = fd, .owner = owner, .file = file, .opened_ns = now_ns, .next = *chain};
+        struct fetch_kept **chain = chain_of(keep, open->owner, open->file);
+        *kept = (struct fetch_kept){.fd = open->fd,
+                                    .place = open->place,
+                                    .owner = open->owner,
+                                    .file = open->file,
+                                    .opened_ns = now_ns,
+                                    .next = *chain};
         *chain = kept;
     }
     if (kept) {

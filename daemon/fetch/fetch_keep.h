@@ -19,7 +19,8 @@
 enum { FETCH_KEEP_MAX = 256, FETCH_KEEP_CHAINS = 256 };
 
 struct fetch_kept {
-    int fd; /* readable without the lock by who holds it */
+    int fd;         /* readable without the lock by who holds it, as is `place` */
+    uint32_t place; /* enum fetch_place, where the engine wants to know it */
     /* Under the lock. */
     const void *owner; /* NULL: not to be found any more */
     int32_t file;
@@ -45,10 +46,10 @@ void fetch_keep_fini(struct fetch_keep *keep);
 struct fetch_kept *fetch_keep_find(struct fetch_keep *keep, const void *owner, int32_t file,
                                    uint64_t now_ns);
 
-/* Keeps the open descriptor, held: taken on success. NULL: all others are held. *ret_close is a
- * descriptor to close, or -1: the one that gave way, or the caller's where another thread was
- * faster. */
-struct fetch_kept *fetch_keep_add(struct fetch_keep *keep, const void *owner, int32_t file, int fd,
+/* Keeps the open descriptor of what is found by owner and file, held: taken on success. NULL: all
+ * others are held. *ret_close is a descriptor to close, or -1: the one that gave way, or the
+ * caller's where another thread was faster. */
+struct fetch_kept *fetch_keep_add(struct fetch_keep *keep, const struct fetch_kept *open,
                                   uint64_t now_ns, int *ret_close);
 
 /* Holds once more what the caller holds. */

@@ -128,8 +128,9 @@ static bool open_file(struct fetch_pool *pool, struct work *work)
     }
     if (good && keeps && !work->kept) {
         int other;
-        work->kept =
-            fetch_keep_add(&pool->keep, request->owner, request->file, work->fd, now_ns(), &other);
+        const struct fetch_kept open = {
+            .fd = work->fd, .owner = request->owner, .file = request->file};
+        work->kept = fetch_keep_add(&pool->keep, &open, now_ns(), &other);
         close_if(other);
         if (work->kept)
             work->fd = work->kept->fd;

@@ -57,7 +57,7 @@ struct io_uring_sqe *fetch_uring_sqe(struct fetch_uring *uring);
 /* fetch_uring_task.c */
 /* Starts the request in the slot, in the place that its root is in. */
 void fetch_uring_task_start(struct fetch_uring *uring, uint32_t slot, enum fetch_place place);
-/* Starts requests of kept files, in a place of this machine. Sorts the numbers. */
+/* Starts requests of kept files, whose roots are in a place of this machine. Sorts the numbers. */
 void fetch_uring_task_start_kept(struct fetch_uring *uring, uint32_t *slots, uint32_t count,
                                  enum fetch_place place);
 /* Takes what the ring says of the slot's step. */

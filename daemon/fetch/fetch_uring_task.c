@@ -181,8 +181,9 @@ static void keep_file(struct fetch_uring *uring, uint32_t slot)
     if (task->kept || !fetch_file_keeps(request))
         return;
     int other;
-    task->kept =
-        fetch_keep_add(&uring->keep, request->owner, request->file, task->fd, now_ns(), &other);
+    const struct fetch_kept open = {
+        .fd = task->fd, .place = task->place, .owner = request->owner, .file = request->file};
+    task->kept = fetch_keep_add(&uring->keep, &open, now_ns(), &other);
     if (task->kept)
         task->fd = task->kept->fd;
     fetch_uring_task_close(uring, other);
@@ -231,6 +232,7 @@ void fetch_uring_task_start(struct fetch_uring *uring, uint32_t slot, enum fetch
     if (fetch_file_keeps(request))
         task->kept = fetch_keep_find(&uring->keep, request->owner, request->file, now_ns());
     if (task->kept) {
+        task->place = (enum fetch_place)task->kept->place;
         task->fd = task->kept->fd;
         read_on(uring, slot);
         return;
@@ -239,8 +241,8 @@ void fetch_uring_task_start(struct fetch_uring *uring, uint32_t slot, enum fetch
         place == FETCH_PLACE_REMOTE ? -EAGAIN : fetch_file_open(request->root_fd, request->path, 1);
     if (fd >= 0)
         opened(uring, slot, fd);
-    else if (fd == -EAGAIN || fd == -EINVAL) /* not cached, or a kernel that cannot tell */
-        ring_open(uring, slot);
+    else if (fd == -EAGAIN || fd == -EINVAL || fd == -EXDEV)
+        ring_open(uring, slot); /* not cached, a kernel that cannot tell, another mount */
     else
         fail(uring, slot, fd);
 }
@@ -266,8 +268,9 @@ static bool end_batch(struct fetch_uring *uring, const struct fetch_batch *batch
 }
 
 static void start_batch(struct fetch_uring *uring, struct fetch_batch *batch,
-                        struct fetch_kept *kept, enum fetch_place place)
+                        struct fetch_kept *kept)
 {
+    enum fetch_place place = (enum fetch_place)kept->place;
     fetch_join_read(&uring->port, batch, kept->fd, place == FETCH_PLACE_MEMORY ? 0 : RWF_NOWAIT,
                     &uring->fetcher.stop.value);
     fetch_port_joined(&uring->port, batch->joined);
@@ -295,8 +298,10 @@ void fetch_uring_task_start_kept(struct fetch_uring *uring, uint32_t *slots, uin
         const struct fetch_request *request = &uring->port.slots[slots[first]].request;
         struct fetch_kept *kept = fetch_keep_find(&uring->keep, request->owner, request->file, now);
         batch.count = 0;
-        if (!kept) { /* opens and keeps it, for those that follow */
-            fetch_uring_task_start(uring, slots[first++], place);
+        if (!kept || kept->place == FETCH_PLACE_REMOTE) {
+            if (kept)
+                fetch_uring_task_close(uring, fetch_keep_release(&uring->keep, kept, false));
+            fetch_uring_task_start(uring, slots[first++], place); /* keeps it for those behind */
             continue;
         }
         while (first + batch.count < count && batch.count < FETCH_BATCH_MAX &&
@@ -304,7 +309,7 @@ void fetch_uring_task_start_kept(struct fetch_uring *uring, uint32_t *slots, uin
             batch.slots[batch.count] = slots[first + batch.count];
             batch.count++;
         }
-        start_batch(uring, &batch, kept, place);
+        start_batch(uring, &batch, kept);
     }
 }
 
@@ -331,7 +336,7 @@ void fetch_uring_task_ended(struct fetch_uring *uring, uint32_t slot, int result
     if (stopped(uring)) { /* nobody waits for it, and its memory may soon belong to others: no
                              further step */
         if (step == STEP_OPEN && result >= 0)
-            task->fd = result;
+            fetch_uring_task_close(uring, result);
         leave_file(uring, task, false);
         return;
     }
@@ -356,6 +361,7 @@ void fetch_uring_task_ended(struct fetch_uring *uring, uint32_t slot, int result
             fetch_file_time_ns(task->look.stx_mtime.tv_sec, task->look.stx_mtime.tv_nsec), &code);
     switch (step) {
     case STEP_OPEN:
+        task->place = fetch_local_find(&uring->local, result); /* not always that of its root */
         opened(uring, slot, result);
         break;
     case STEP_LOOK:

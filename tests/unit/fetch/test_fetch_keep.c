@@ -154,6 +154,14 @@ static void expect_closed(int fd)
     assert_int_equal(close(fd), 0);
 }
 
+static struct fetch_kept *add(struct fetch_keep *keep, const void *whose, int32_t file, int fd,
+                              int *ret_close)
+{
+    static uint64_t now_ns;
+    const struct fetch_kept open = {.fd = fd, .owner = whose, .file = file};
+    return fetch_keep_add(keep, &open, ++now_ns, ret_close);
+}
+
 static void test_table(void **state)
 {
     (void)state;
@@ -171,18 +179,17 @@ static void test_table(void **state)
     assert_null(fetch_keep_find(&keep, &owner, 0, 1));
     for (int i = 0; i < 16; i++) {
         fds[i] = dup(root_fd);
-        kept[i] = fetch_keep_add(&keep, i < 8 ? (const void *)&owner : &fds, i, fds[i],
-                                 (uint64_t)i + 1, &other);
+        kept[i] = add(&keep, i < 8 ? (const void *)&owner : &fds, i, fds[i], &other);
         assert_int_equal(kept[i]->fd, fds[i]);
         assert_int_equal(other, -1);
     }
     fds[16] = dup(root_fd);
-    assert_null(fetch_keep_add(&keep, &owner, 16, fds[16], 17, &other)); /* all are held */
+    assert_null(add(&keep, &owner, 16, fds[16], &other)); /* all are held */
     assert_int_equal(other, -1);
     for (int i = 0; i < 16; i++)
         assert_int_equal(fetch_keep_release(&keep, kept[i], false), -1);
     assert_ptr_equal(fetch_keep_find(&keep, &owner, 0, 18), kept[0]); /* used last, and held */
-    kept[16] = fetch_keep_add(&keep, &owner, 16, fds[16], 19, &other);
+    kept[16] = add(&keep, &owner, 16, fds[16], &other);
     assert_non_null(kept[16]);
     assert_int_equal(other, fds[1]); /* not used for longest */
     expect_closed(other);
@@ -190,7 +197,7 @@ static void test_table(void **state)
     assert_null(fetch_keep_find(&keep, &fds, 0, 20)); /* another's */
 
     int twice = dup(root_fd); /* two threads open the same file */
-    assert_ptr_equal(fetch_keep_add(&keep, &owner, 0, twice, 20, &other), kept[0]);
+    assert_ptr_equal(add(&keep, &owner, 0, twice, &other), kept[0]);
     assert_int_equal(other, twice);
     expect_closed(other);
     assert_int_equal(fetch_keep_release(&keep, kept[0], true), -1); /* changed, and held */
@@ -210,7 +217,7 @@ static void test_table(void **state)
     expect_closed(other);
     assert_false(fetch_keep_forget(&keep, &owner));
 
-    assert_null(fetch_keep_find(&keep, &fds, 8, 1000000000u + 10)); /* opened a second ago */
+    assert_null(fetch_keep_find(&keep, &fds, 8, 1000000000u + 20)); /* opened a second ago */
     assert_true(fetch_keep_dead(&keep));
     expect_closed(fetch_keep_take(&keep));
     unsigned descriptors = open_descriptors();
