@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-enum { FETCH_DEPTH_AUTO = 64, CHORE_THREADS = 2, TICK_MS = 250, RATE_ROWS = 1000 };
+enum { FETCH_DEPTH_AUTO = 256, CHORE_THREADS = 2, TICK_MS = 250, RATE_ROWS = 1000 };
 static const uint64_t ARENA_AUTO_BYTES = UINT64_C(256) << 20;
 static const uint64_t ARENA_LEAST_BYTES = UINT64_C(64) << 10;
 static const uint64_t NS_PER_MS = 1000000;
@@ -312,7 +312,8 @@ static void run_core(struct pipeline *pipeline)
     fetch_kick(pipeline->fetch);
     for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
         if (pipeline->seats[i].worker)
-            pipeline_worker_kick(pipeline->seats[i].worker);
+            pipeline_worker_kick(pipeline->seats[i].worker,
+                                 pipeline_core_cost_ns(pipeline->core, i));
 }
 
 static uint32_t drain(struct pipeline *pipeline, bool waiting, uint64_t now_ns)

@@ -100,6 +100,8 @@ static void close_source(struct pipeline_dataset *dataset)
         fetch_forget(dataset->pipeline->fetch, dataset->source);
     source_close(dataset->source);
     dataset->source = NULL;
+    if (dataset->pipeline->looked.dataset == dataset)
+        dataset->pipeline->looked.dataset = NULL; /* points into the source */
 }
 
 static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)

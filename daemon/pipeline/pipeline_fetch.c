@@ -47,17 +47,14 @@ static void submit(struct pipeline *pipeline, struct pipeline_read *read, uint64
 void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command)
 {
     struct pipeline_stream *stream = pipeline->streams[command->stream];
-    struct source_sample sample;
-    struct pipeline_recipe recipe;
-    source_sample(stream->dataset->source, command->id, &sample);
-    pipeline_recipe_make(stream, &sample, &recipe);
-    ASSERT(recipe.span_count > 0);
+    const struct pipeline_recipe *recipe = &pipeline_row_look(stream, command->id)->recipe;
+    ASSERT(recipe->span_count > 0);
     struct pipeline_request *request = request_of(pipeline, command->ticket);
-    request->left = request->span_count = recipe.span_count;
+    request->left = request->span_count = recipe->span_count;
     request->worst =
         (struct fetch_result){.ticket = command->ticket, .class_number = SPDL_CLASS_OK};
-    for (uint32_t i = 0; i < recipe.span_count; i++) {
-        const struct pipeline_span *span = &recipe.spans[i];
+    for (uint32_t i = 0; i < recipe->span_count; i++) {
+        const struct pipeline_span *span = &recipe->spans[i];
         request->reads[i] =
             (struct pipeline_read){.fetch = {.ticket = command->ticket | (uint64_t)i << SPAN_SHIFT,
                                              .root_fd = span->file->root_fd,

@@ -15,24 +15,60 @@ const char *pipeline_row_message(enum spdl_class class_number)
     return "";
 }
 
+/* The sample at the position; those that follow are made ready where the source can do that: they
+ * lie anywhere in an index that is larger than any cache. */
+static uint64_t sample_at_ahead(struct pipeline_stream *stream, uint32_t epoch, uint64_t position)
+{
+    const struct source *source = stream->dataset->source;
+    struct stream_ahead *ahead = &stream->ahead[position % PIPELINE_AHEAD];
+    uint64_t id = ahead->known && ahead->position == position && ahead->epoch == epoch
+                      ? ahead->id
+                      : plan_sequence_at(stream->sequence, epoch, position);
+    uint64_t far = position + PIPELINE_AHEAD;
+    if (far < stream->schedule.samples) {
+        *ahead = (struct stream_ahead){.position = far,
+                                       .id = plan_sequence_at(stream->sequence, epoch, far),
+                                       .epoch = epoch,
+                                       .known = true};
+        source_warm(source, ahead->id, SOURCE_FAR);
+    }
+    ahead = &stream->ahead[(position + PIPELINE_AHEAD / 2) % PIPELINE_AHEAD];
+    if (ahead->known && ahead->position == position + PIPELINE_AHEAD / 2 && ahead->epoch == epoch)
+        source_warm(source, ahead->id, SOURCE_NEAR);
+    return id;
+}
+
+const struct pipeline_looked *pipeline_row_look(struct pipeline_stream *stream, uint64_t id)
+{
+    struct pipeline_looked *looked = &stream->pipeline->looked;
+    if (looked->dataset == stream->dataset && looked->id == id)
+        return looked;
+    looked->dataset = stream->dataset;
+    looked->id = id;
+    source_sample(stream->dataset->source, id, &looked->sample);
+    pipeline_recipe_make(stream, &looked->sample, &looked->recipe);
+    return looked;
+}
+
 void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample)
 {
     struct pipeline *pipeline = context;
     struct pipeline_stream *stream = pipeline->streams[number];
-    struct source_sample sample;
-    struct pipeline_recipe recipe;
-    uint64_t id = place->attempt == 0
-                      ? plan_sequence_at(stream->sequence, place->epoch, place->position)
-                      : plan_substitute(stream->seed, place->epoch, stream->schedule.samples,
-                                        place->position, place->attempt);
-    source_sample(stream->dataset->source, id, &sample);
-    pipeline_recipe_make(stream, &sample, &recipe);
+    uint64_t id;
+    if (place->attempt > 0)
+        id = plan_substitute(stream->seed, place->epoch, stream->schedule.samples, place->position,
+                             place->attempt);
+    else if (source_warms(stream->dataset->source))
+        id = sample_at_ahead(stream, place->epoch, place->position);
+    else
+        id = plan_sequence_at(stream->sequence, place->epoch, place->position);
+    const struct pipeline_recipe *recipe = &pipeline_row_look(stream, id)->recipe;
     *ret_sample = (struct pipeline_sample){
-        .id = id, .blob_bytes = recipe.blob_bytes, .class_number = recipe.class_number};
-    if (recipe.class_number != SPDL_CLASS_OK) /* such a row is looked up once */
-        pipeline_dataset_failed(stream->dataset, id, recipe.class_number, UINT64_MAX,
-                                pipeline_row_message(recipe.class_number));
+        .id = id, .blob_bytes = recipe->blob_bytes, .class_number = recipe->class_number};
+    if (recipe->class_number != SPDL_CLASS_OK) /* such a row is looked up once */
+        pipeline_dataset_failed(stream->dataset, id, recipe->class_number, UINT64_MAX,
+                                pipeline_row_message(recipe->class_number));
 }
 
 void pipeline_row_command(const struct pipeline_stream *stream,
@@ -103,10 +139,14 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
     sink_publish_begin(stream->sink, slot, &batch);
     for (uint32_t r = 0; r < batch.rows; r++) {
         struct pipeline_row_view row;
-        struct source_sample sample, failed;
+        struct source_sample sample, other;
+        const struct source_sample *failed = &sample;
         pipeline_core_row(stream->pipeline->core, stream->number, slot, r, &row);
         source_sample(stream->dataset->source, row.id, &sample);
-        failed.key = NULL;
+        if (row.failed_id != row.id) {
+            source_sample(stream->dataset->source, row.failed_id, &other);
+            failed = &other;
+        }
         failed.key_bytes = 0;
         if (row.attempt > 0)
             source_sample(stream->dataset->source, row.failed_id, &failed);
@@ -114,8 +154,8 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
                                  .key = sample.key,
                                  .key_bytes = sample.key_bytes,
                                  .failed_id = row.failed_id,
-                                 .failed_key = failed.key,
-                                 .failed_key_bytes = failed.key_bytes,
+                                 .failed_key = failed->key,
+                                 .failed_key_bytes = failed->key_bytes,
                                  .class_number = row.class_number,
                                  .attempt = row.attempt,
                                  .masked = row.masked,

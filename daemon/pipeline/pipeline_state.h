@@ -14,7 +14,11 @@
 #include "sink/sink.h"
 #include "source/source.h"
 
-enum { PIPELINE_INLINE_MAX = 64, PIPELINE_YAML_MAX = 65536 };
+enum {
+    PIPELINE_INLINE_MAX = 64,
+    PIPELINE_YAML_MAX = 65536,
+    PIPELINE_AHEAD = 16 /* samples that are made ready for their lookup */
+};
 
 enum dataset_state { DATASET_NOT_LISTED, DATASET_LISTING, DATASET_LISTED, DATASET_FAILED };
 
@@ -52,6 +56,13 @@ struct stream_times {
     double samples_per_s;
 };
 
+/* The sample at a position to which the lookups will come. */
+struct stream_ahead {
+    uint64_t position, id;
+    uint32_t epoch;
+    bool known;
+};
+
 struct pipeline_stream {
     struct pipeline *pipeline;
     struct pipeline_dataset *dataset;
@@ -79,7 +90,8 @@ struct pipeline_stream {
     struct plan_sequence *sequence;   /* its first table is made by the chore that makes the sink */
     struct pipeline_planned *planned; /* is_plan_only: written by the chore */
     uint64_t sequence_bytes;
-    uint64_t memory_bytes; /* of segments and sequence */
+    struct stream_ahead ahead[PIPELINE_AHEAD]; /* of the position modulo PIPELINE_AHEAD */
+    uint64_t memory_bytes;                     /* of segments and sequence */
     /* its ring */
     struct chore chore; /* makes or destroys the sink: writes sink, sink_rc, sink_error */
     struct sink *sink;
@@ -108,6 +120,14 @@ struct pipeline_recipe {
     uint64_t blob_at[SPDL_WORK_PARTS_MAX]; /* FILE: where the part is in the blob */
     uint8_t field_part[FIELD_MAX];         /* which of the parts each field is made from */
     struct pipeline_span spans[SPDL_WORK_PARTS_MAX];
+};
+
+/* The sample that was looked up last, for the read that most often follows. */
+struct pipeline_looked {
+    const struct pipeline_dataset *dataset; /* NULL: none */
+    uint64_t id;
+    struct source_sample sample;
+    struct pipeline_recipe recipe; /* points into the sample */
 };
 
 struct pipeline_read { /* of one span */
@@ -154,6 +174,7 @@ struct pipeline {
     struct pipeline_stream *streams[PIPELINE_STREAMS_MAX]; /* by number */
     struct pipeline_stream *leaving; /* known to a chore alone: forgotten, or a plan only */
     uint32_t stream_count;
+    struct pipeline_looked looked;
     struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
     uint32_t retry_count;                               /* reads with again_ns */
     struct pipeline_seat seats[PIPELINE_WORKERS_MAX];
@@ -210,6 +231,8 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
 /* pipeline_row.c: what stands where, and what worker and rank are told of it */
 void pipeline_row_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                          struct pipeline_sample *ret_sample);
+/* The sample and its recipe; until the next lookup. */
+const struct pipeline_looked *pipeline_row_look(struct pipeline_stream *stream, uint64_t id);
 void pipeline_row_command(const struct pipeline_stream *stream,
                           const struct pipeline_command *command,
                           struct spdl_work_command *ret_work);

@@ -21,7 +21,7 @@
 #include "pipeline/pipeline_core.h"
 #include "shm/shm_failpoint.h"
 
-enum { STOP_WAIT_MS = 1000 };
+enum { STOP_WAIT_MS = 1000, WAKE_WORTH_NS = 50000 };
 
 /* A message that waits for room in the socket. */
 struct outgoing {
@@ -166,7 +166,16 @@ void pipeline_worker_push(struct pipeline_worker *worker, const struct spdl_work
         *command;
 }
 
-void pipeline_worker_kick(struct pipeline_worker *worker)
+/* How many threads are woken for `more` rows: a second one only for more work than its waking
+ * costs. */
+static uint64_t wake_count(const struct pipeline_worker *worker, uint64_t more, uint64_t cost_ns)
+{
+    uint64_t count = cost_ns == 0 ? more : more * cost_ns / WAKE_WORTH_NS + 1;
+    count = count < more ? count : more;
+    return count < worker->params.thread_count ? count : worker->params.thread_count;
+}
+
+void pipeline_worker_kick(struct pipeline_worker *worker, uint64_t cost_ns)
 {
     uint64_t more = worker->written - worker->published;
     if (more == 0)
@@ -176,8 +185,8 @@ void pipeline_worker_kick(struct pipeline_worker *worker)
     /* Partner: the threads' acquire load; the cells were written before. */
     atomic_store_explicit(&worker->commands->published, (uint32_t)worker->written,
                           memory_order_release);
-    int wake = more < worker->params.thread_count ? (int)more : (int)worker->params.thread_count;
-    syscall(SYS_futex, &worker->commands->published, FUTEX_WAKE, wake, NULL, NULL, 0);
+    syscall(SYS_futex, &worker->commands->published, FUTEX_WAKE,
+            (int)wake_count(worker, more, cost_ns), NULL, NULL, 0);
     SPDL_FAILPOINT("daemon.commands.after");
 }
 

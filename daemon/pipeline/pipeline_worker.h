@@ -60,7 +60,8 @@ int pipeline_worker_drop(struct pipeline_worker *worker, uint32_t stream);
 
 /* Hands a row over; seen by the threads after pipeline_worker_kick. */
 void pipeline_worker_push(struct pipeline_worker *worker, const struct spdl_work_command *command);
-void pipeline_worker_kick(struct pipeline_worker *worker);
+/* cost_ns: of a row, as far as known; 0: not known. */
+void pipeline_worker_kick(struct pipeline_worker *worker, uint64_t cost_ns);
 
 /* Takes finished rows: calls `finished` for each. Returns how many. */
 uint32_t pipeline_worker_drain(struct pipeline_worker *worker);

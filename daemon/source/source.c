@@ -77,3 +77,14 @@ uint32_t source_part_names(const struct source *source, const char **names, uint
 {
     return source->ops->part_names(source, names, max);
 }
+
+bool source_warms(const struct source *source)
+{
+    return source->ops->warm != NULL;
+}
+
+void source_warm(const struct source *source, uint64_t id, enum source_warmth warmth)
+{
+    if (source->ops->warm)
+        source->ops->warm(source, id, warmth);
+}

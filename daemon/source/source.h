@@ -90,6 +90,13 @@ void source_id(const struct source *source, uint64_t *ret_high, uint64_t *ret_lo
 /* Sample `id` < samples. */
 void source_sample(const struct source *source, uint64_t id, struct source_sample *ret_sample);
 
+/* Says that the sample is looked up soon, so that the processor gets what is known of it near: once
+ * some lookups before, to its first step, and once again halfway, to what that leads to. May do
+ * nothing; changes nothing. */
+enum source_warmth { SOURCE_FAR = 0, SOURCE_NEAR = 1 };
+bool source_warms(const struct source *source); /* false: it would do nothing */
+void source_warm(const struct source *source, uint64_t id, enum source_warmth warmth);
+
 /* Number of the first sample of each shard, source_counts()->shards of them, ascending; borrowed.
  * NULL: one shard that begins with sample 0. */
 const uint64_t *source_shards(const struct source *source);
@@ -131,6 +138,8 @@ struct source_ops {
     void (*fault)(const struct source *source, uint64_t index,
                   struct source_fault *ret_fault);                           /* optional */
     void (*kept)(const struct source *source, struct source_kept *ret_kept); /* optional */
+    void (*warm)(const struct source *source, uint64_t id,
+                 enum source_warmth warmth); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 
