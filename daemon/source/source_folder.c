@@ -233,6 +233,14 @@ static void folder_sample(const struct source *source, uint64_t id,
         .kind = SOURCE_PART_INTEGER, .name = "cls", .value = entry->class_number, .root_fd = -1};
 }
 
+static void folder_warm(const struct source *source, uint64_t id, enum source_warmth warmth)
+{
+    const struct source_folder *folder = (const struct source_folder *)source;
+    const struct source_entry *entry = &folder->list.entries[id];
+    __builtin_prefetch(warmth == SOURCE_FAR ? (const char *)entry
+                                            : folder->list.text + entry->path_offset);
+}
+
 static uint32_t folder_part_names(const struct source *source, const char **names, uint32_t max)
 {
     const struct source_folder *folder = (const struct source_folder *)source;
@@ -249,4 +257,5 @@ const struct source_ops source_folder_ops = {.kind = "folder",
                                              .open = folder_open,
                                              .close = folder_close,
                                              .sample = folder_sample,
-                                             .part_names = folder_part_names};
+                                             .part_names = folder_part_names,
+                                             .warm = folder_warm};

@@ -91,6 +91,9 @@ static void expect(const struct source *source, uint64_t id, const char *key, in
 {
     struct source_sample sample;
     assert_true(id < source_counts(source)->samples);
+    assert_true(source_warms(source)); /* which changes nothing */
+    source_warm(source, id, SOURCE_FAR);
+    source_warm(source, id, SOURCE_NEAR);
     source_sample(source, id, &sample);
     assert_int_equal(sample.key_bytes, strlen(key));
     assert_memory_equal(sample.key, key, sample.key_bytes);
