@@ -7,15 +7,24 @@
 
 enum { PIPELINE_ARENA_ALIGN = 4096, PIPELINE_ARENA_EXTENTS_MAX = 4096 };
 
+/* A taken extent: one of those in order of their offsets, and one in a chain of those whose offsets
+ * have the same hash. */
 struct pipeline_arena_extent {
     uint64_t offset, bytes;
+    uint32_t before, after; /* PIPELINE_ARENA_EXTENTS_MAX: the ends of the arena */
+    uint32_t chained;       /* in its chain, or among the spare ones; 0: none, else number + 1 */
 };
 
 struct pipeline_arena {
-    uint64_t bytes;                        /* size */
-    uint64_t used_bytes;                   /* taken, with what rounding up costs */
-    uint32_t count;                        /* extents taken */
-    struct pipeline_arena_extent *extents; /* sorted by offset; owned */
+    uint64_t bytes;      /* size */
+    uint64_t used_bytes; /* taken, with what rounding up costs */
+    uint32_t count;      /* extents taken */
+    uint32_t spare;      /* first of the extents not in use; as `chained` */
+    /* Where the search begins: no gap before this extent has as many bytes. */
+    uint32_t hint;
+    uint64_t hint_bytes;
+    struct pipeline_arena_extent *extents; /* and one that stands for both ends; owned */
+    uint32_t *chains;                      /* first of each; as `chained`; owned */
 };
 
 /* 0 or -ENOMEM. */

@@ -261,7 +261,10 @@ static int check_hung(const char *engine, const char *folder, bool under_root)
     struct fetch *fetch;
     char note[256];
     struct err err = {0};
-    if (root_fd < 0)
+    /* Before the kernel knows that this file system looks up names in parallel, one that hangs
+     * would hold up the others. */
+    struct stat st;
+    if (root_fd < 0 || fstatat(root_fd, paths[NODE_GOOD], &st, 0) < 0)
         return __LINE__;
     rc = fetch_open(engine, &params, &fetch, note, &err);
     if (rc < 0)
