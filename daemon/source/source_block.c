@@ -70,6 +70,24 @@ void source_block_sample(const struct source_block *block, uint32_t number,
     }
 }
 
+void source_block_warm(const struct source_block *block, uint32_t number, bool near)
+{
+    const struct source_block_sample *samples = section(block, block->samples_at);
+    const struct source_block_part *parts = section(block, block->parts_at);
+    if (number >= block->sample_count)
+        return;
+    const struct source_block_sample *sample = &samples[number];
+    if (!near) {
+        __builtin_prefetch(sample);
+        return;
+    }
+    if (sample->first_part < block->part_count)
+        __builtin_prefetch(&parts[sample->first_part]);
+    const char *key = text_of(block, sample->key_at, sample->key_bytes);
+    if (key)
+        __builtin_prefetch(key);
+}
+
 void source_block_fault(const struct source_block *block, uint32_t number,
                         struct source_fault *ret_fault)
 {

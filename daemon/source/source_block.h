@@ -48,6 +48,8 @@ bool source_block_check(const struct source_block *block, uint64_t bytes);
  * damaged has no parts. */
 void source_block_sample(const struct source_block *block, uint32_t number,
                          struct source_sample *ret_sample);
+/* Gets near what is known of the sample; near: its own record is near already. */
+void source_block_warm(const struct source_block *block, uint32_t number, bool near);
 void source_block_fault(const struct source_block *block, uint32_t number,
                         struct source_fault *ret_fault); /* all but the path */
 const char *source_block_name(const struct source_block *block, uint32_t number);

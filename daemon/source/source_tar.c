@@ -305,6 +305,14 @@ static void tar_sample(const struct source *source, uint64_t id, struct source_s
     }
 }
 
+static void tar_warm(const struct source *source, uint64_t id, enum source_warmth warmth)
+{
+    const struct source_tar *tar = (const struct source_tar *)source;
+    uint32_t number = shard_of(tar, tar->first_samples, id);
+    source_block_warm(tar->index->shards[number].block, (uint32_t)(id - tar->first_samples[number]),
+                      warmth == SOURCE_NEAR);
+}
+
 static void tar_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault)
 {
     const struct source_tar *tar = (const struct source_tar *)source;
@@ -344,4 +352,5 @@ const struct source_ops source_tar_ops = {.kind = "tar",
                                           .part_names = tar_part_names,
                                           .shards = tar_shards,
                                           .fault = tar_fault,
+                                          .warm = tar_warm,
                                           .kept = tar_kept};

@@ -75,6 +75,18 @@ def pull_over_deaths(work, config, daemon, daemon_env, rank_env):
     return got, daemon
 
 
+def without_streams(work, config, daemon, env, name):
+    """Waits until the daemon has no stream; it may also die behind the last batch, and is started again then."""
+    def no_stream():
+        nonlocal daemon
+        if daemon.process.poll() is not None:
+            daemon = work.daemon(config, env=env)
+        result = work.ctl("status", code=None)
+        return result.code == 0 and not result.document["streams"]
+    wait_until(no_stream, 2, f"no stream is left behind {name}")
+    return daemon
+
+
 def try_points(work, prefix, hits):
     programs(work)
     config = work.config(harness.folder_config(harness.photos(300)))
@@ -92,7 +104,7 @@ def try_points(work, prefix, hits):
             dead = not token.exists()
             check(dead or nth > 1, f"the point {name} was never reached")
             died += dead
-            wait_until(lambda: not work.ctl("status").document["streams"], 1, f"no stream is left behind {name}")
+            daemon = without_streams(work, config, daemon, env if not name.startswith("rank.") else None, name)
             daemon.stop()
             left = set(os.listdir("/dev/shm")) - work.shm_before
             check(not left, f"left in /dev/shm behind {name}: {sorted(left)}")

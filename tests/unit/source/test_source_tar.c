@@ -94,6 +94,8 @@ static const char *listing(const struct source *source)
     text[0] = 0;
     for (uint64_t id = 0; id < source_counts(source)->samples; id++) {
         struct source_sample sample;
+        source_warm(source, id, SOURCE_FAR); /* which changes nothing */
+        source_warm(source, id, SOURCE_NEAR);
         source_sample(source, id, &sample);
         used += (size_t)snprintf(text + used, sizeof text - used, "%.*s", (int)sample.key_bytes,
                                  sample.key);
