@@ -139,14 +139,10 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
     sink_publish_begin(stream->sink, slot, &batch);
     for (uint32_t r = 0; r < batch.rows; r++) {
         struct pipeline_row_view row;
-        struct source_sample sample, other;
-        const struct source_sample *failed = &sample;
+        struct source_sample sample, failed;
         pipeline_core_row(stream->pipeline->core, stream->number, slot, r, &row);
         source_sample(stream->dataset->source, row.id, &sample);
-        if (row.failed_id != row.id) {
-            source_sample(stream->dataset->source, row.failed_id, &other);
-            failed = &other;
-        }
+        failed.key = NULL;
         failed.key_bytes = 0;
         if (row.attempt > 0)
             source_sample(stream->dataset->source, row.failed_id, &failed);
@@ -154,8 +150,8 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
                                  .key = sample.key,
                                  .key_bytes = sample.key_bytes,
                                  .failed_id = row.failed_id,
-                                 .failed_key = failed->key,
-                                 .failed_key_bytes = failed->key_bytes,
+                                 .failed_key = failed.key,
+                                 .failed_key_bytes = failed.key_bytes,
                                  .class_number = row.class_number,
                                  .attempt = row.attempt,
                                  .masked = row.masked,
