@@ -8,6 +8,7 @@
 #include "pipeline/pipeline.h"
 #include "pipeline/pipeline_core.h"
 #include "pipeline/pipeline_quarantine.h"
+#include "pipeline/pipeline_recipe.h"
 #include "pipeline/pipeline_worker.h"
 #include "plan/plan.h"
 #include "shm/shm_segment.h"
@@ -104,32 +105,6 @@ struct pipeline_stream {
     char last_state[PLAN_STATE_TEXT_BYTES];
 };
 
-/* What a row is made from: the parts that its fields need, and the ranges of files that hold them.
- */
-struct pipeline_span {
-    const struct source_part
-        *file;              /* any part of the span: root, path, size and time of its file */
-    uint64_t offset, bytes; /* in the file */
-    uint64_t blob_at;       /* in the row's blob */
-};
-struct pipeline_recipe {
-    enum spdl_class class_number; /* not OK: it cannot be made */
-    uint64_t blob_bytes;          /* 0: nothing is read */
-    uint32_t part_count, span_count;
-    const struct source_part *parts[SPDL_WORK_PARTS_MAX];
-    uint64_t blob_at[SPDL_WORK_PARTS_MAX]; /* FILE: where the part is in the blob */
-    uint8_t field_part[FIELD_MAX];         /* which of the parts each field is made from */
-    struct pipeline_span spans[SPDL_WORK_PARTS_MAX];
-};
-
-/* The sample that was looked up last, for the read that most often follows. */
-struct pipeline_looked {
-    const struct pipeline_dataset *dataset; /* NULL: none */
-    uint64_t id;
-    struct source_sample sample;
-    struct pipeline_recipe recipe; /* points into the sample */
-};
-
 struct pipeline_read { /* of one span */
     struct fetch_request fetch;
     uint32_t tries;
@@ -223,10 +198,6 @@ void pipeline_seen_note(struct pipeline_dataset *dataset, uint64_t id);
 
 /* pipeline_plan.c: what a stream would be, worked out by a chore. */
 int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr);
-
-/* pipeline_recipe.c. The recipe points into the sample. */
-void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,
-                          struct pipeline_recipe *ret_recipe);
 
 /* pipeline_row.c: what stands where, and what worker and rank are told of it */
 void pipeline_row_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
