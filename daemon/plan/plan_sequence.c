@@ -134,8 +134,8 @@ int plan_sequence_open(const struct plan_sequence_params *params, struct plan_se
     }
     for (uint32_t i = 0; i < 2 && is_block(sequence); i++) {
         struct sequence_epoch *half = &sequence->epochs[i];
-        half->starts = calloc(shards_of(params), sizeof *half->starts);
-        half->firsts = calloc(shards_of(params), sizeof *half->firsts);
+        half->starts = calloc(shards_of(params) + (size_t)1, sizeof *half->starts);
+        half->firsts = calloc(shards_of(params) + (size_t)1, sizeof *half->firsts);
         if (!half->starts || !half->firsts) {
             plan_sequence_close(sequence);
             return err_set(reterr, -ENOMEM,

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """shuffle: block and lanes: the order that docs/order.md says, the same for every world, thread and place of beginning."""
+import os
 import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
 import order_reference as reference  # noqa: E402
-from harness import check, equal, rows_of, without_waits  # noqa: E402
+import tars  # noqa: E402
+from harness import BUILD, check, equal, rows_of, without_waits  # noqa: E402
 
 N, SEED = 100, 11
 
@@ -94,6 +96,35 @@ def test_photographs_with_threads_and_worlds(work):
     equal([row for step in zip(*parts) for part in step for row in rows_of([part])], rows_of(whole), "world 2 put together")
     over = work.pull("p", state=whole[3]["state"], **dict(how, steps=3, seed=None))
     equal(without_waits(over), without_waits(whole[4:]), "over the epoch's end from a state")
+
+
+def test_tar_shards(work):
+    """Shards of 7, 20, 0, 1 and 32 photographs: the document's order, and the same by any threads, engine, memory, program, world and place."""
+    shards, members = [7, 20, 0, 1, 32], list(tars.members_of(harness.photos(60)))
+    (work.path / "t").mkdir()
+    for number, count in enumerate(shards):
+        first = 2 * sum(shards[:number])
+        tars.write(work.path / "t" / f"{number}.tar", members[first:first + 2 * count])
+    order = "    order: {shuffle: block, block_samples: 10, lanes: 2}\n    last: partial\n"
+    config = work.config(tars.config(work.path / "t" / "{0..4}.tar", more=order))
+    how = dict(batch=14, steps=10, seed=3, config=config, hash=True)
+    index = f"index_dir={work.path}/index"
+    whole = work.pull("p", sets=("threads.decode=2", index), **how)
+    for epoch in (0, 1):
+        equal(ids(whole[5 * epoch:5 * epoch + 5]), reference.block_order("block", 3, epoch, shards, 10, 2, 14), f"samples of epoch {epoch}")
+    for sets in (["threads.decode=1"], ["fetch.engine=pool"], ["shm=posix", "slots=2"], ["fetch.depth=1"]):
+        equal(without_waits(work.pull("p", sets=(*sets, index), **how)), without_waits(whole), f"lines with {sets}")
+    if "inproc" not in os.environ.get("SPDLD", ""):
+        other = work.pull("p", sets=(index,), env={"SPDLD": str(BUILD / "spdld-inproc")}, **how)
+        equal(without_waits(other), without_waits(whole), "lines of spdld-inproc")
+    for world in (2, 7):
+        parts = [work.pull("p", sets=(index,), rank=rank, world=world, **how) for rank in range(world)]
+        equal([row for step in zip(*parts) for part in step for row in rows_of([part])], rows_of(whole), f"world {world} put together")
+    for k in (0, 3, 4):
+        over = work.pull("p", sets=(index,), state=whole[k]["state"], **dict(how, steps=3, seed=None))
+        equal(without_waits(over), without_waits(whole[k + 1:k + 4]), f"from the state of line {k}")
+    shown = work.ctl("plan", "p", "--batch", 14, "--seed", 3, config=config, sets=(index,)).document
+    equal(([row["id"] for row in shown["first"]], shown["shards"], shown["shards_open"]), (ids(whole)[:8], 5, 4), "the plan")
 
 
 if __name__ == "__main__":
