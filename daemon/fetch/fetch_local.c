@@ -2,6 +2,7 @@
 #include "fetch/fetch_local.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,24 +36,36 @@ static enum fetch_place place_of_line(const char *line)
     return FETCH_PLACE_REMOTE;
 }
 
-static enum fetch_place ask_proc(uint64_t mount)
+/* Looks the mount up in one list of mounts: by its number, or else by its file system. */
+static enum fetch_place ask_list(const char *path, const struct statx *st)
 {
-    enum fetch_place place = FETCH_PLACE_REMOTE;
-    FILE *file = fopen("/proc/self/mountinfo", "re");
+    enum fetch_place of_mount = FETCH_PLACE_REMOTE, of_device = FETCH_PLACE_REMOTE;
+    FILE *file = fopen(path, "re");
     if (!file)
-        return place;
-    char *line = NULL;
+        return FETCH_PLACE_REMOTE;
+    char *line = NULL, *end;
     size_t room = 0;
-    while (getline(&line, &room, file) > 0) {
-        char *end;
-        if (strtoull(line, &end, 10) == mount && *end == ' ') {
-            place = place_of_line(end);
-            break;
-        }
+    while (of_mount == FETCH_PLACE_REMOTE && getline(&line, &room, file) > 0) {
+        bool is_mount = strtoull(line, &end, 10) == st->stx_mnt_id;
+        (void)strtoull(end, &end, 10);
+        bool is_device = strtoull(end, &end, 10) == st->stx_dev_major && *end == ':' &&
+                         strtoull(end + 1, &end, 10) == st->stx_dev_minor;
+        if (is_mount)
+            of_mount = place_of_line(end);
+        else if (is_device)
+            of_device = place_of_line(end);
     }
     free(line);
     fclose(file);
-    return place;
+    return of_mount != FETCH_PLACE_REMOTE ? of_mount : of_device;
+}
+
+/* In a root of our own (chroot) our list lacks the mount that this root is a folder of; that of the
+ * first process has it. */
+static enum fetch_place ask_proc(const struct statx *st)
+{
+    enum fetch_place place = ask_list("/proc/self/mountinfo", st);
+    return place != FETCH_PLACE_REMOTE ? place : ask_list("/proc/1/mountinfo", st);
 }
 
 enum fetch_place fetch_local_find(struct fetch_local *local, int root_fd)
@@ -72,6 +85,6 @@ enum fetch_place fetch_local_find(struct fetch_local *local, int root_fd)
         local->oldest = (local->oldest + 1) % FETCH_LOCAL_MOUNTS;
     }
     local->known[at].mount = st.stx_mnt_id;
-    local->known[at].place = ask_proc(st.stx_mnt_id);
+    local->known[at].place = ask_proc(&st);
     return local->known[at].place;
 }
