@@ -19,12 +19,7 @@ const struct config_choice config_policies[] = {{"substitute", CONFIG_POLICY_SUB
                                                 {"fail", CONFIG_POLICY_FAIL},
                                                 {NULL, 0}};
 
-/* Without a word about it every bad sample is masked; a dataset that names on_error gets
- * substitutes and limits where it does not say otherwise. */
-const struct config_on_error config_on_error_silent = {.policy = CONFIG_POLICY_MASK,
-                                                       .max_rate = CONFIG_RATE_UNIT,
-                                                       .max_consecutive = CONFIG_CONSECUTIVE_MAX};
-const struct config_on_error config_on_error_named = {
+const struct config_on_error config_on_error_default = {
     .policy = CONFIG_POLICY_SUBSTITUTE, .max_rate = CONFIG_RATE_UNIT / 100, .max_consecutive = 100};
 
 enum { SYNTHETIC_BYTES_MAX = 1 << 30 };
@@ -310,7 +305,7 @@ static void on_error_take(struct config_reader *reader, const struct config_node
     uint64_t consecutive = 0;
     if (config_keys_take(reader, node, "on_error", keys, values) < 0)
         return;
-    *on_error = config_on_error_named;
+    *on_error = config_on_error_default;
     if (values[0])
         config_read_choice(reader, values[0], "policy", config_policies, &on_error->policy);
     if (values[1] && config_read_double(reader, values[1], "max_rate", 0, 1, &rate) == 0)
@@ -326,7 +321,7 @@ void config_dataset_take(struct config_reader *reader, const struct config_node 
     const struct config_node *values[KEY_COUNT] = {NULL};
     ret_dataset->shuffle = CONFIG_SHUFFLE_NONE;
     ret_dataset->last = CONFIG_LAST_PARTIAL;
-    ret_dataset->on_error = config_on_error_silent;
+    ret_dataset->on_error = config_on_error_default;
     ret_dataset->block_samples = CONFIG_BLOCK_SAMPLES_DEFAULT;
     ret_dataset->lanes = 1;
     if (config_keys_take(reader, node, "the dataset", dataset_keys, values) < 0)

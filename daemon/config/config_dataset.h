@@ -11,10 +11,8 @@ extern const struct config_choice config_shuffles[];
 extern const struct config_choice config_lasts[];
 extern const struct config_choice config_policies[];
 
-/* What happens with bad samples in a dataset that does not say; and what one that names on_error
- * gets where it says nothing else. */
-extern const struct config_on_error config_on_error_silent;
-extern const struct config_on_error config_on_error_named;
+/* What happens with bad samples where nothing else is said. */
+extern const struct config_on_error config_on_error_default;
 extern const struct config_choice config_dtypes[];
 extern const struct config_choice config_layouts[];
 extern const struct config_choice config_filters[];

@@ -63,10 +63,6 @@ static int limit_take(const char *word, struct config_on_error *on_error, struct
 int config_on_error_read(const char *text, struct config_on_error *on_error, struct err *reterr)
 {
     struct config_on_error read = *on_error;
-    if (read.policy == config_on_error_silent.policy &&
-        read.max_rate == config_on_error_silent.max_rate &&
-        read.max_consecutive == config_on_error_silent.max_consecutive)
-        read = config_on_error_named; /* the dataset says nothing of limits */
     for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         char word[WORD_BYTES] = "";
         size_t bytes = strcspn(at, ",");

@@ -28,9 +28,9 @@ static void test_sources(void **state)
     assert_int_equal(dataset->field_count, 0);
     assert_int_equal(dataset->shuffle, CONFIG_SHUFFLE_NONE);
     assert_int_equal(dataset->last, CONFIG_LAST_PARTIAL);
-    assert_int_equal(dataset->on_error.policy, CONFIG_POLICY_MASK); /* nothing is said of it */
-    assert_int_equal(dataset->on_error.max_rate, CONFIG_RATE_UNIT);
-    assert_int_equal(dataset->on_error.max_consecutive, CONFIG_CONSECUTIVE_MAX);
+    assert_int_equal(dataset->on_error.policy, CONFIG_POLICY_SUBSTITUTE); /* nothing is said */
+    assert_int_equal(dataset->on_error.max_rate, CONFIG_RATE_UNIT / 100);
+    assert_int_equal(dataset->on_error.max_consecutive, 100);
     assert_int_equal(dataset->seed, 0);
     dataset = config_dataset_find(config, "b.1-x_Y");
     assert_string_equal(dataset->source.path, "rel/path with blank");
@@ -486,9 +486,8 @@ static void test_diff_and_round_trip(void **state)
               "datasets.s.source: running {synthetic: {samples: 5, bytes: 1KB}}, asked {synthetic: "
               "{samples: 6, bytes: 1KB}}\n"
               "datasets.s.order.seed: running 7, asked 0\n"
-              "datasets.s.on_error.policy: running mask, asked fail\n"
-              "datasets.s.on_error.max_rate: running 1, asked 0.5\n"
-              "datasets.s.on_error.max_consecutive: running 10000, asked 100\n"
+              "datasets.s.on_error.policy: running substitute, asked fail\n"
+              "datasets.s.on_error.max_rate: running 0.01, asked 0.5\n"
               "datasets.fresh: only in the asked configuration\n");
     free(diff);
     config_destroy(mine);
