@@ -148,5 +148,23 @@ def linked_test(name):
     return re.fullmatch(r"tests/(unit/\w+/test_\w+|pipeline/(test|sim)_\w+|fuzz/(fuzz_\w+|seeds)|lib/\w+)\.c", name)
 
 
+def check_faults(_args):
+    """Each row of docs/faults.md names tests that are there, or says what it waits for."""
+    path = "docs/faults.md"
+    for number, line in enumerate(lines_of(path) if os.path.isfile(path) else [], 1):
+        cells = [cell.strip() for cell in line.split("|")]
+        if not re.match(r"\| [A-Z]{3}-\d\d ", line):
+            continue
+        if len(cells) != 6:
+            yield f"{path}:{number}: a row is | row | the fault | test | state |"
+            continue
+        tests = re.findall(r"`([\w/]+\.(?:py|c)):(test_\w+)`", cells[3])
+        if not tests and not (cells[3] == "-" and cells[4].startswith("with that format")):
+            yield f"{path}:{number}: {cells[1]} names no test (`FILE:FUNCTION`) and is not 'with that format'"
+        for name, function in tests:
+            if not os.path.isfile(name) or not any(re.match(rf"(def|static void) {function}\(", text) for text in lines_of(name)):
+                yield f"{path}:{number}: {cells[1]}: there is no {function} in {name}"
+
+
 CHECKS = {"sizes": check_sizes, "comments": check_comments, "forbidden": check_forbidden, "words": check_words,
-          "names": check_names, "dead-files": check_dead_files}
+          "names": check_names, "faults": check_faults, "dead-files": check_dead_files}

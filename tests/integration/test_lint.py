@@ -44,6 +44,8 @@ BROKEN = [
     ("forbidden", "daemon/plan/plan_y.c", HEAD + "void f(char *a)\n{\n    strcpy(a, a);\n}\n"),
     ("words", "daemon/plan/plan_y.c", "/* TO" + "DO: later. */\n"),
     ("words", "docs/x.md", "see /" + "work/main\n"),
+    ("faults", "docs/faults.md", "| IMG-99 | a fault | `tests/test_x.py:test_nothing` | holds |\n"),
+    ("faults", "docs/faults.md", "| IMG-99 | a fault | - | holds |\n"),
     ("names", "daemon/plan/order.c", HEAD),
     ("dead-files", "daemon/plan/plan_dead.h", HEAD),
     ("dead-files", "daemon/fetch/fetch_dead.c", HEAD),
