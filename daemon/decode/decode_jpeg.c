@@ -104,6 +104,7 @@ static void read_head(struct decode_jpeg *jpeg)
     struct jpeg_decompress_struct *info = &jpeg->info;
     decode_jpeg_rewind(jpeg, &jpeg->packet);
     jpeg_read_header(info, TRUE);
+    decode_jpeg_assume_tables(jpeg);
     if ((uint64_t)info->image_width * info->image_height > jpeg->max_pixels)
         decode_jpeg_raise(jpeg, SPDL_CLASS_LIMIT, "%u x %u is more than %" PRIu64 " pixels",
                           info->image_width, info->image_height, jpeg->max_pixels);
@@ -269,8 +270,11 @@ static void decode_region(struct decode_jpeg *jpeg)
     else
         discard_rows(jpeg, stride, region->y);
     read_rows(jpeg, jpeg->rows, stride, region->height);
-    if (!jpeg->may_stop_early)
+    if (!jpeg->may_stop_early) {
         read_to_end(jpeg, stride);
+        if (!jpeg_has_multiple_scans(info))
+            decode_jpeg_check_tail(jpeg);
+    }
     check_end(jpeg);
     if (ink)
         for (int32_t y = 0; y < region->height; y++)

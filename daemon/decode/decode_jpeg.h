@@ -47,6 +47,12 @@ void decode_jpeg_attach(struct decode_jpeg *jpeg);
 /* Points the source at the packet and forgets everything about the one before. */
 void decode_jpeg_rewind(struct decode_jpeg *jpeg, const struct decode_packet *packet);
 
+/* The head was read. A sequential picture that has no Huffman table at all means the standard's. */
+void decode_jpeg_assume_tables(struct decode_jpeg *jpeg);
+
+/* A picture of one scan was decoded to its last pixel: its data must be at its end, too. */
+void decode_jpeg_check_tail(struct decode_jpeg *jpeg);
+
 /* Fills the fault, with the place in the packet, and leaves the call under way. */
 _Noreturn void decode_jpeg_raise(struct decode_jpeg *jpeg, enum spdl_class class_number,
                                  const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -12,7 +12,7 @@
 
 #include "decode/decode_exif.h"
 
-enum { MARKER_EOI = 0xD9, EXIF_NAME_BYTES = 6 };
+enum { MARKER_RST0 = 0xD0, MARKER_RST7 = 0xD7, MARKER_EOI = 0xD9, EXIF_NAME_BYTES = 6 };
 
 static const JOCTET end_marker[2] = {0xFF, MARKER_EOI};
 
@@ -82,17 +82,35 @@ static _Noreturn void on_error(j_common_ptr info)
     raise_message(info, class_number);
 }
 
-/* Warnings that do not touch the pixels. Bytes between the last scan and the end marker are common
- * in files of cameras and harmless. */
-static bool is_harmless(const struct jpeg_error_mgr *errors)
+/* Zeros and ones that fill up the data of a scan. */
+static bool is_filling(const uint8_t *from, const uint8_t *end)
 {
-    switch (errors->msg_code) {
+    while (from < end && (*from == 0 || *from == 0xFF))
+        from++;
+    return from == end;
+}
+
+/* What lies between the last scan's data and the end marker. Cameras fill up there; other bytes
+ * were meant for the picture, and its data was misread. */
+static bool ends_filled(const struct decode_jpeg *jpeg)
+{
+    const uint8_t *first = jpeg->packet.data, *end = first + jpeg->packet.bytes;
+    const size_t count = (size_t)jpeg->errors.msg_parm.i[0];
+    if (!jpeg->end_hit)
+        end = jpeg->source.next_input_byte; /* of the marker; it is only looked at yet */
+    return is_filling((size_t)(end - first) < count ? first : end - count, end);
+}
+
+/* Warnings that do not touch the pixels. */
+static bool is_harmless(const struct decode_jpeg *jpeg)
+{
+    switch (jpeg->errors.msg_code) {
     case JWRN_JFIF_MAJOR:
     case JWRN_ADOBE_XFORM:
     case JWRN_NOT_SEQUENTIAL:
         return true;
     case JWRN_EXTRANEOUS_DATA:
-        return errors->msg_parm.i[1] == MARKER_EOI;
+        return jpeg->errors.msg_parm.i[1] == MARKER_EOI && ends_filled(jpeg);
     default:
         return false;
     }
@@ -104,7 +122,7 @@ static void on_message(j_common_ptr info, int level)
         return;
     struct decode_jpeg *jpeg = of(info);
     const int code = info->err->msg_code;
-    if (is_harmless(info->err) && !(code == JWRN_NOT_SEQUENTIAL && jpeg->end_hit))
+    if (is_harmless(jpeg) && !(code == JWRN_NOT_SEQUENTIAL && jpeg->end_hit))
         return;
     /* A Huffman code that does not exist was read from bytes that are there: zeros behind the end
      * raise JWRN_HIT_MARKER before they are used. */
@@ -179,6 +197,26 @@ static void on_progress(j_common_ptr info)
                           DECODE_JPEG_SCANS_MAX);
 }
 
+void decode_jpeg_check_tail(struct decode_jpeg *jpeg)
+{
+    const uint8_t *at = jpeg->source.next_input_byte;
+    size_t left = jpeg->source.bytes_in_buffer;
+    if (jpeg->end_hit || jpeg->info.unread_marker != 0)
+        return;
+    for (; left > 0; at++, left--) {
+        const uint8_t next = left > 1 ? at[1] : 0;
+        if (*at == 0xFF && next >= MARKER_RST0 && next <= MARKER_RST7 && left > 1) {
+            at++;
+            left--;
+        } else if (*at == 0xFF && next != 0 && next != 0xFF) {
+            return;
+        } else if (*at != 0 && *at != 0xFF) {
+            decode_jpeg_raise(jpeg, SPDL_CLASS_CORRUPT,
+                              "its data goes on behind its last pixel; some of it was misread");
+        }
+    }
+}
+
 void decode_jpeg_prepare(struct decode_jpeg *jpeg)
 {
     jpeg->info.err = jpeg_std_error(&jpeg->errors);
@@ -201,21 +239,30 @@ void decode_jpeg_attach(struct decode_jpeg *jpeg)
 }
 
 /* The library keeps tables from one picture to the next. A picture must not depend on what its
- * thread decoded before: Huffman tables go back to the standard's, quantisation tables to zeros,
- * which the codec takes as missing. */
+ * thread decoded before: quantisation tables become zeros, which the codec takes as missing, and
+ * Huffman tables one with more codes than there can be, which the library refuses. */
+static const JHUFF_TBL no_table = {.bits = {[0] = 1 /* no file can say so */, [1] = 3}};
+
 static void forget_tables(struct decode_jpeg *jpeg)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
     for (int i = 0; i < NUM_QUANT_TBLS; i++)
         memset(info->quant_tbl_ptrs[i]->quantval, 0, sizeof info->quant_tbl_ptrs[i]->quantval);
     for (int i = 0; i < NUM_HUFF_TBLS; i++) {
-        if (i < 2) {
-            *info->dc_huff_tbl_ptrs[i] = jpeg->usual_tables[i];
-            *info->ac_huff_tbl_ptrs[i] = jpeg->usual_tables[2 + i];
-        } else {
-            memset(info->dc_huff_tbl_ptrs[i], 0, sizeof(JHUFF_TBL));
-            memset(info->ac_huff_tbl_ptrs[i], 0, sizeof(JHUFF_TBL));
-        }
+        *info->dc_huff_tbl_ptrs[i] = no_table;
+        *info->ac_huff_tbl_ptrs[i] = no_table;
+    }
+}
+
+void decode_jpeg_assume_tables(struct decode_jpeg *jpeg)
+{
+    struct jpeg_decompress_struct *info = &jpeg->info;
+    for (int i = 0; i < NUM_HUFF_TBLS; i++)
+        if (info->dc_huff_tbl_ptrs[i]->bits[0] == 0 || info->ac_huff_tbl_ptrs[i]->bits[0] == 0)
+            return;
+    for (int i = 0; i < 2 && !info->progressive_mode; i++) {
+        *info->dc_huff_tbl_ptrs[i] = jpeg->usual_tables[i];
+        *info->ac_huff_tbl_ptrs[i] = jpeg->usual_tables[2 + i];
     }
 }
 

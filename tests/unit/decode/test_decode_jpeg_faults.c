@@ -300,6 +300,61 @@ static void test_nothing_is_left_behind(void **state)
     free(file);
 }
 
+/* Bytes between the data and the end marker: what fills up is harmless, other data was meant for
+ * the picture. */
+static void test_bytes_before_the_end(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t count;
+        enum spdl_class class_number;
+    } cases[] = {
+        {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20, SPDL_CLASS_OK},
+        {"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16, SPDL_CLASS_OK},
+        {"\xff\0\xff\0\xff\0\xff\0\xff\0\xff\0\xff\0\xff\0\xff\0", 18, SPDL_CLASS_OK},
+        {"0123456789abcdefghijklmnop", 26, SPDL_CLASS_CORRUPT},
+        {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1", 20, SPDL_CLASS_CORRUPT}};
+    for (size_t i = 0; i < RECIPES; i++) {
+        size_t bytes;
+        uint8_t *file = jpeg_make(&recipes[i], &bytes), *copy = malloc(bytes + 40);
+        for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+            memcpy(copy, file, bytes - 2);
+            memcpy(copy + bytes - 2, cases[k].bytes, cases[k].count);
+            memcpy(copy + bytes - 2 + cases[k].count, "\xff\xd9", 2);
+            if (class_of(copy, bytes + cases[k].count) != cases[k].class_number)
+                fail_msg("recipe %zu, case %zu", i, k);
+        }
+        free(copy);
+        free(file);
+    }
+}
+
+/* A scan that names Huffman tables which the file does not have, although it has others. */
+static void test_tables_that_are_missing(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        size_t bytes;
+        uint8_t *file = jpeg_make(&recipes[i], &bytes);
+        size_t scan = find_marker(file, bytes, 0xDA, 1);
+        for (uint8_t tables = 0x02; tables != 0; tables = tables == 0x02 ? 0x30 : 0) {
+            uint8_t before = file[scan + 6];
+            file[scan + 6] = tables;                /* of the first colour component */
+            bool unused = i == 2 && tables == 0x02; /* a scan without AC coefficients */
+            assert_int_equal(class_of(file, bytes), unused ? SPDL_CLASS_OK : SPDL_CLASS_CORRUPT);
+            file[scan + 6] = before;
+        }
+        free(file);
+    }
+    size_t bytes;
+    uint8_t *file = jpeg_make(&recipes[0], &bytes);
+    size_t second = find_marker(file, bytes, 0xC4, 2); /* the luma's AC table */
+    file[second + 1] = 0xFE;
+    assert_int_equal(class_of(file, bytes), SPDL_CLASS_CORRUPT);
+    free(file);
+}
+
 static void test_harmless_oddities(void **state)
 {
     (void)state;
@@ -371,12 +426,20 @@ static void test_garbage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_at_every_length),    cmocka_unit_test(test_cut_arithmetic),
-        cmocka_unit_test(test_bytes_behind_the_end),   cmocka_unit_test(test_damaged_heads),
-        cmocka_unit_test(test_two_components),         cmocka_unit_test(test_too_many_pixels),
-        cmocka_unit_test(test_too_many_scans),         cmocka_unit_test(test_missing_scans),
-        cmocka_unit_test(test_nothing_is_left_behind), cmocka_unit_test(test_harmless_oddities),
-        cmocka_unit_test(test_random_damage),          cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_cut_at_every_length),
+        cmocka_unit_test(test_cut_arithmetic),
+        cmocka_unit_test(test_bytes_behind_the_end),
+        cmocka_unit_test(test_damaged_heads),
+        cmocka_unit_test(test_two_components),
+        cmocka_unit_test(test_too_many_pixels),
+        cmocka_unit_test(test_too_many_scans),
+        cmocka_unit_test(test_missing_scans),
+        cmocka_unit_test(test_bytes_before_the_end),
+        cmocka_unit_test(test_tables_that_are_missing),
+        cmocka_unit_test(test_nothing_is_left_behind),
+        cmocka_unit_test(test_harmless_oddities),
+        cmocka_unit_test(test_random_damage),
+        cmocka_unit_test(test_garbage),
     };
     return cmocka_run_group_tests(tests, open_codec, close_codec);
 }
