@@ -4,6 +4,7 @@
 #ifdef SPDL_FAILPOINTS
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,8 +28,14 @@ void spdl_failpoint(const char *name)
 
 void spdl_crashpoint(const void *data, size_t bytes)
 {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS};
     const char *marker = getenv("SPDL_CRASH_MARKER");
-    if (marker && memmem(data, bytes, marker, strlen(marker)))
-        raise(SIGSEGV);
+    const size_t marker_bytes = marker ? strlen(marker) : 0;
+    const char *found = marker ? memmem(data, bytes, marker, marker_bytes) : NULL;
+    if (!found)
+        return;
+    const char *end = (const char *)data + bytes, *number = found + marker_bytes;
+    const bool chosen = number < end && *number >= '0' && *number <= '5';
+    raise(signals[chosen ? *number - '0' : 0]);
 }
 #endif

@@ -7,7 +7,8 @@
  * started again with the same environment lives.
  *
  * SPDL_CRASH_MARKER=TEXT: a codec that is given bytes with this text in them dies of SIGSEGV, each
- * time, as one with a defect would. */
+ * time, as one with a defect would; a number behind it chooses another way to die: 1 SIGBUS, 2
+ * SIGILL, 3 SIGFPE, 4 SIGABRT, 5 SIGSYS. */
 #ifndef SPDL_SHM_FAILPOINT_H
 #define SPDL_SHM_FAILPOINT_H
 

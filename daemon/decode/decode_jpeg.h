@@ -10,7 +10,13 @@
 
 #include "decode/decode.h"
 
-enum { DECODE_JPEG_SCANS_MAX = 500 };
+/* So many scans may have a picture of any size; more only as long as scans times pixels are not too
+ * many, and at most so many. */
+enum {
+    DECODE_JPEG_SCANS_USUAL = 32,
+    DECODE_JPEG_SCAN_PIXELS_MAX = 256 << 20,
+    DECODE_JPEG_SCANS_MAX = 500
+};
 
 extern const struct decode_ops decode_jpeg_ops;
 

@@ -6,6 +6,7 @@
  * wrong behind the end is called TRUNCATED and not CORRUPT. */
 #include "decode/decode_jpeg.h"
 
+#include <inttypes.h>
 #include <jerror.h>
 #include <stdarg.h>
 #include <string.h>
@@ -189,12 +190,18 @@ static boolean on_app1(j_decompress_ptr info)
     return TRUE;
 }
 
+/* A scan of few bytes goes over all pixels, so that many of them cost long. */
 static void on_progress(j_common_ptr info)
 {
     struct decode_jpeg *jpeg = of(info);
-    if (jpeg->info.input_scan_number > DECODE_JPEG_SCANS_MAX)
+    const int scans = jpeg->info.input_scan_number;
+    const uint64_t pixels = (uint64_t)jpeg->info.image_width * jpeg->info.image_height;
+    if (scans > DECODE_JPEG_SCANS_MAX)
         decode_jpeg_raise(jpeg, SPDL_CLASS_LIMIT, "it has more than %d scans",
                           DECODE_JPEG_SCANS_MAX);
+    if (scans > DECODE_JPEG_SCANS_USUAL && (uint64_t)scans * pixels > DECODE_JPEG_SCAN_PIXELS_MAX)
+        decode_jpeg_raise(jpeg, SPDL_CLASS_LIMIT, "it has %d scans of %" PRIu64 " pixels and more",
+                          scans, pixels);
 }
 
 void decode_jpeg_check_tail(struct decode_jpeg *jpeg)

@@ -13,6 +13,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
 import order_reference as ref  # noqa: E402
+import tars  # noqa: E402
 from harness import ROOT, check, equal, wait_until  # noqa: E402
 
 STEPS, BATCH = 10, 16
@@ -160,6 +161,42 @@ def test_a_codec_that_crashes(work):
             check(row[0] not in bad, "a sample that crashes its codec is shown")
     same = [row for row in harness.rows_of(lines[1]) if row[1] in good and row == good[row[1]]]
     check(len(same) >= 7 * BATCH - len(bad), f"{len(same)} rows are as they were before")
+
+
+def crash_lines(work, text, keys, bad, marker, policy):
+    """Pulls an epoch beside crashes and checks that each costs its sample and nothing else."""
+    daemon = work.daemon(work.config(text), "threads.decode=2", env={"SPDL_CRASH_MARKER": marker})
+    lines = work.pull("p", batch=BATCH, seed=3, hash=True, steps=6, on_error=policy)
+    tried = [ref.Order("global", 3, 0, len(keys)).at(p) for p in range(6 * BATCH)]
+    failed = [(e["row"] + line["step"] * BATCH, e["key"], e["class"]) for line in lines for e in line["errors"]]
+    equal(failed, [(p, keys[i], "CRASH") for p, i in enumerate(tried) if i in bad], f"errors with {policy}")
+    equal(sum(line["valid"] for line in lines), 6 * BATCH - (len(failed) if "mask" in policy else 0), f"valid rows with {policy}")
+    shown = {key for line in lines for row, key in enumerate(line["keys"]) if row not in {e["row"] for e in line["errors"]} or "mask" not in policy}
+    check(not shown & {keys[i] for i in bad}, "a sample that crashes its codec is shown")
+    found = {f["key"]: f for f in work.ctl("quarantine").document}
+    equal({key: f["class"] for key, f in found.items()}, {key: "CRASH" for _, key, _ in failed}, "quarantine")
+    check(all(f["message"].strip() and f["source"] and f["count"] >= 1 for f in found.values()), f"the list says too little: {found}")
+    # Two that die together share one of their two deaths.
+    check(daemon.process.poll() is None and work.ctl("status").document["worker_restarts"] > len(found), "the worker was not started again")
+    daemon.stop()
+    return lines, found
+
+
+def test_a_codec_that_dies_in_every_way(work):
+    """SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT and SIGSYS, in a folder and in shards, substituted and masked."""
+    programs(work)
+    folder, marker, count = work.path / "in", "a marker that no picture has", 96
+    (folder / "c").mkdir(parents=True)
+    bad = {7 + 15 * kind: kind for kind in range(6)}
+    for i, path in enumerate(sorted(harness.photos(300).rglob("*.jpg"))[:count]):
+        (folder / "c" / f"{i:03d}.jpg").write_bytes(path.read_bytes() + (f"{marker}{bad[i]}".encode() if i in bad else b""))
+    pattern, lines = tars.shards(folder, work.path / "tar", per_shard=40), {}
+    for policy in ("substitute,max_rate=1", "mask,max_rate=1"):
+        lines["folder", policy], _ = crash_lines(work, harness.folder_config(folder), [f"c/{i:03d}.jpg" for i in range(count)], bad, marker, policy)
+        lines["tar", policy], found = crash_lines(work, tars.config(pattern), [f"c/{i:03d}" for i in range(count)], bad, marker, policy)
+        equal([line["ids"] for line in lines["tar", policy]], [line["ids"] for line in lines["folder", policy]], "ids of shards and folder")
+        equal([line["fields"] for line in lines["tar", policy]], [line["fields"] for line in lines["folder", policy]], "rows of shards and folder")
+        check(all(f["source"].endswith(".tar") and f["offset"] >= 512 for f in found.values()), f"where they are in their shards: {found}")
 
 
 if __name__ == "__main__":

@@ -227,26 +227,48 @@ static void test_too_many_pixels(void **state)
     free(file);
 }
 
-/* The last scan, again and again. */
+/* The last scan `repeats` times more; free it. */
+static uint8_t *repeat_last_scan(const struct jpeg_recipe *recipe, int repeats, size_t *ret_bytes)
+{
+    size_t bytes;
+    uint8_t *file = jpeg_make(recipe, &bytes);
+    size_t scan = find_marker(file, bytes, 0xDA, 4), scan_bytes = bytes - 2 - scan;
+    *ret_bytes = bytes + (size_t)repeats * scan_bytes;
+    uint8_t *many = malloc(*ret_bytes);
+    memcpy(many, file, bytes - 2);
+    for (int i = 0; i < repeats; i++)
+        memcpy(many + bytes - 2 + (size_t)i * scan_bytes, file + scan, scan_bytes);
+    memcpy(many + *ret_bytes - 2, "\xff\xd9", 2);
+    free(file);
+    return many;
+}
+
 static void test_too_many_scans(void **state)
 {
     (void)state;
-    struct jpeg_recipe recipe = {.width = 16, .height = 16, .plain_progression = true};
-    size_t bytes;
-    uint8_t *file = jpeg_make(&recipe, &bytes);
-    size_t scan = find_marker(file, bytes, 0xDA, 4), scan_bytes = bytes - 2 - scan;
-    uint8_t *many = malloc(bytes + 600 * scan_bytes);
-    for (int repeats = 495; repeats <= 498; repeats++) {
-        memcpy(many, file, bytes - 2);
-        for (int i = 0; i < repeats; i++)
-            memcpy(many + bytes - 2 + (size_t)i * scan_bytes, file + scan, scan_bytes);
-        size_t total = bytes + (size_t)repeats * scan_bytes;
-        memcpy(many + total - 2, "\xff\xd9", 2);
-        assert_int_equal(class_of(many, total),
-                         4 + repeats <= 500 ? SPDL_CLASS_OK : SPDL_CLASS_LIMIT);
+    struct jpeg_recipe small = {.width = 16, .height = 16, .plain_progression = true};
+    struct jpeg_recipe large = {.width = 1024,
+                                .height = 1024,
+                                .h = {2},
+                                .v = {2},
+                                .plain_progression = true,
+                                .fill = (const uint8_t[]){9, 9, 9}};
+    static const struct {
+        int scans;
+        bool is_large;
+        enum spdl_class class_number;
+    } cases[] = {{499, false, SPDL_CLASS_OK},    {500, false, SPDL_CLASS_OK},
+                 {501, false, SPDL_CLASS_LIMIT}, {32, true, SPDL_CLASS_OK},
+                 {256, true, SPDL_CLASS_OK},     {257, true, SPDL_CLASS_LIMIT}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t bytes;
+        uint8_t *many =
+            repeat_last_scan(cases[i].is_large ? &large : &small, cases[i].scans - 4, &bytes);
+        struct decode_fault fault;
+        if (decode_copy(many, bytes, 0, &fault) != cases[i].class_number)
+            fail_msg("%d scans", cases[i].scans);
+        free(many);
     }
-    free(many);
-    free(file);
 }
 
 /* A scan that is not there although the file ends properly: of a whole colour component, and of
