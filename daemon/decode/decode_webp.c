@@ -19,6 +19,7 @@ struct decode_webp {
     WebPDemuxer *parts; /* of the packet, from head to the end of decode */
     struct decode_packet packet;
     int32_t width, height; /* of the canvas */
+    uint64_t frame_at;     /* in the packet: what is looked at */
     struct decode_buffer rows;
 };
 
@@ -61,7 +62,7 @@ static enum spdl_class fail(const struct decode_webp *webp, enum spdl_class clas
         : class_number == SPDL_CLASS_RESOURCE    ? "no memory for the picture"
         : class_number == SPDL_CLASS_UNSUPPORTED ? "it is a kind of WebP that is not known"
                                                  : "its parts or its data make no sense";
-    uint64_t offset = class_number == SPDL_CLASS_TRUNCATED ? webp->packet.bytes : UINT64_MAX;
+    uint64_t offset = class_number == SPDL_CLASS_TRUNCATED ? webp->packet.bytes : webp->frame_at;
     return decode_fault_set(fault, class_number, offset, "%s", message);
 }
 
@@ -91,6 +92,7 @@ static enum spdl_class webp_head(void *ctx, const struct decode_packet *packet, 
     WebPBitstreamFeatures features;
     forget(webp);
     webp->packet = *packet;
+    webp->frame_at = PROBE_BYTES;
     bool cut = is_cut(packet);
     VP8StatusCode status = WebPGetFeatures(packet->data, packet->bytes, &features);
     if (status != VP8_STATUS_OK)
@@ -126,6 +128,7 @@ static enum spdl_class decode_frame(struct decode_webp *webp, const WebPIterator
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
         return SPDL_CLASS_UNSUPPORTED;
+    webp->frame_at = (uint64_t)(frame->fragment.bytes - webp->packet.data);
     size_t offset = (size_t)frame->y_offset * stride + (size_t)frame->x_offset * 4;
     config.output.colorspace = MODE_RGBA;
     config.output.is_external_memory = 1;

@@ -135,6 +135,12 @@ static void test_giant(void **state)
     struct bmp_recipe recipe = {.width = INT32_MAX, .height = INT32_MIN, .bits = 24};
     file = bmp_make(&recipe);
     expect_class(&file, SPDL_CLASS_LIMIT);
+    struct bmp_recipe runs = {1024, 1024, 8, 1, NULL, "\1\2\3\0", "\0\1", 0, 4, 2};
+    for (int32_t height = 1024; height <= 2048; height += 1024) {
+        runs.height = height; /* two bytes that leave all pixels out */
+        file = bmp_make(&runs);
+        expect_class(&file, height == 1024 ? SPDL_CLASS_OK : SPDL_CLASS_LIMIT);
+    }
 }
 
 /* IMG-22: no bytes, no width, one pixel. */
