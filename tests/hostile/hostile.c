@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,9 +78,12 @@ static void mode_hoard(struct hostile *hostile)
 static pid_t child_with_streams(const struct hostile *hostile, int life,
                                 void (*what)(int life, double seconds), uint32_t wait_ms)
 {
-    pid_t pid = fork();
+    pid_t parent = getpid(), pid = fork();
     if (pid != 0)
         return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(0);
     struct rank ranks[STREAMS];
     int count = 0;
     while (count < STREAMS && rank_open(hostile, &ranks[count], 2))
