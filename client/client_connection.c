@@ -228,9 +228,11 @@ static int compare_config(struct spdl_connection *connection, int64_t deadline_n
     return rc;
 }
 
-static int connect_once(struct spdl_connection *connection, int may_start, int64_t deadline_ns)
+/* *was_there: set where a daemon took the connection and hung up. */
+static int connect_once(struct spdl_connection *connection, int may_start, int64_t deadline_ns,
+                        int *was_there)
 {
-    int rc = dial(connection, may_start, deadline_ns);
+    int rc = dial(connection, may_start, deadline_ns), is_dialled = rc == 0;
     if (rc == 0)
         rc = spdl_client_link_hello(&connection->link, connection->target, deadline_ns, 1,
                                     &connection->hello, &connection->error);
@@ -238,6 +240,7 @@ static int connect_once(struct spdl_connection *connection, int may_start, int64
         rc = compare_config(connection, deadline_ns);
     if (rc < 0)
         spdl_client_link_close(&connection->link);
+    *was_there |= is_dialled && rc == -EPIPE;
     return rc;
 }
 
@@ -245,15 +248,15 @@ static int connect_once(struct spdl_connection *connection, int may_start, int64
  * waited for. */
 static int connect_link(struct spdl_connection *connection, int may_start)
 {
-    int64_t now_ns = spdl_client_now_ns(), was_there = 0;
+    int was_there = 0;
+    int64_t now_ns = spdl_client_now_ns();
     int64_t deadline_ns = now_ns + CONNECT_SECONDS * SPDL_CLIENT_SECOND_NS;
     int64_t patience_ns = connection->target->reconnect_ns < CONNECT_SECONDS * SPDL_CLIENT_SECOND_NS
                               ? now_ns + connection->target->reconnect_ns
                               : deadline_ns;
     for (;;) {
-        int rc = connect_once(connection, may_start, deadline_ns);
+        int rc = connect_once(connection, may_start, deadline_ns, &was_there);
         int is_absent = rc == -ENOENT || rc == -ECONNREFUSED;
-        was_there |= rc == -EPIPE;
         if (!may_start || !was_there || !(is_absent || rc == -EPIPE) ||
             spdl_client_now_ns() >= patience_ns)
             return rc;

@@ -79,7 +79,7 @@ class Hostile:
     def look(self):
         if self.process is not None:
             check(self.process.wait() in (0, -signal.SIGTERM), f"the hostile program says {self.out.read_text()[-400:]}")
-            check("breach" not in self.out.read_text(), f"the hostile program says {self.out.read_text()[-400:]}")
+            check("breach: " not in self.out.read_text(), f"the hostile program says {self.out.read_text()[-400:]}")
 
     def __exit__(self, *error):
         self.process.terminate()
