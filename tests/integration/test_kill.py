@@ -155,6 +155,27 @@ def test_nothing_in_dev_shm_behind_a_kill(work):
     wait_until(lambda: not work.shm_left(), 1, "/dev/shm is as before 1 s after a kill")
 
 
+def test_a_killed_index_leaves_no_file(work):
+    """Of a builder that is killed while it writes nothing stays, and the next one makes the whole index."""
+    tars.write(work.path / "t.tar", [(f"{i:06d}.txt", b"x") for i in range(6000)])
+    config = work.config(f"datasets:\n  p:\n    source: {{tar: {work.path}/t.tar}}\n")
+    (work.path / "index").mkdir()
+    rng = random.Random(SEED)
+    for _ in range(25):
+        daemon = work.daemon(config)
+        call = subprocess.Popen(work.command("index", "p"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=work.environment())
+        time.sleep(rng.uniform(0, 0.02))
+        daemon.kill()
+        call.kill()
+        call.communicate()
+        left = [path.name for path in (work.path / "index").iterdir()]
+        check(len(left) <= 1 and all(name.endswith(".index") for name in left), f"in the folder of indexes: {left}")
+        for path in (work.path / "index").iterdir():
+            path.unlink()
+    daemon = work.daemon(config)
+    equal(work.ctl("index", "p").document["samples"], 6000, "samples in the end")
+
+
 def test_slots_of_a_killed_rank_are_free_at_once(work):
     daemon = work.daemon(work.config(harness.folder_config(harness.photos(300))))
     out = work.path / "out"
