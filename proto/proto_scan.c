@@ -1,23 +1,11 @@
 /* A look at a message before it is unpacked (see proto_frame.h): a megabyte of tiny fields that
- * nobody knows would be half a million allocations. Only the way down to the fields that are
- * messages themselves is known here. No role of its own. */
+ * nobody knows would be half a million allocations. No role of its own. */
 #include <errno.h>
 
 #include "proto/proto_frame.h"
 
-/* Messages inside messages, as in spdl_control.proto. */
-enum kind { KIND_NONE, KIND_TO_DAEMON, KIND_OPEN, KIND_PLAN, KIND_FLAT };
-
 enum {
-    LEVELS_MAX = 4, /* ToDaemon, PlanRequest, Open, Place */
-    FIELD_ID = 1,
-    FIELD_OPEN = 3,
-    FIELD_RELEASE = 4,
-    FIELD_CLOSE = 5,
-    FIELD_UNMAPPED = 6,
-    FIELD_PLAN = 15,
-    PLAN_FIELD_OPEN = 1,
-    OPEN_FIELD_PLACE = 7,
+    LEVELS_MAX = 8, /* messages in messages in messages … */
     WIRE_VARINT = 0,
     WIRE_64 = 1,
     WIRE_BYTES = 2,
@@ -26,26 +14,16 @@ enum {
 
 struct level {
     size_t end;
-    enum kind kind;
+    const ProtobufCMessageDescriptor *kind;
 };
 
-static enum kind kind_inside(enum kind kind, uint64_t field)
+/* The message that is inside a field; NULL: none, or nobody knows the field. */
+static const ProtobufCMessageDescriptor *kind_inside(const ProtobufCMessageDescriptor *kind,
+                                                     uint64_t field)
 {
-    switch (kind) {
-    case KIND_TO_DAEMON:
-        return field == FIELD_ID     ? KIND_NONE
-               : field == FIELD_OPEN ? KIND_OPEN
-               : field == FIELD_PLAN ? KIND_PLAN
-                                     : KIND_FLAT;
-    case KIND_PLAN:
-        return field == PLAN_FIELD_OPEN ? KIND_OPEN : KIND_NONE;
-    case KIND_OPEN:
-        return field == OPEN_FIELD_PLACE ? KIND_FLAT : KIND_NONE;
-    case KIND_FLAT:
-    case KIND_NONE:
-        break;
-    }
-    return KIND_NONE;
+    const ProtobufCFieldDescriptor *found =
+        field <= UINT32_MAX ? protobuf_c_message_descriptor_get_field(kind, (unsigned)field) : NULL;
+    return found && found->type == PROTOBUF_C_TYPE_MESSAGE ? found->descriptor : NULL;
 }
 
 /* A varint before `end`. */
@@ -83,12 +61,13 @@ static int value_bytes(const uint8_t *data, size_t *at, size_t end, unsigned wir
 
 static int is_of_a_stream(uint64_t body)
 {
-    return body == FIELD_RELEASE || body == FIELD_CLOSE || body == FIELD_UNMAPPED;
+    return body == SPDL__V1__TO_DAEMON__BODY_RELEASE || body == SPDL__V1__TO_DAEMON__BODY_CLOSE ||
+           body == SPDL__V1__TO_DAEMON__BODY_UNMAPPED;
 }
 
 int spdl_proto_scan(const uint8_t *payload, size_t bytes)
 {
-    struct level levels[LEVELS_MAX] = {{.end = bytes, .kind = KIND_TO_DAEMON}};
+    struct level levels[LEVELS_MAX] = {{.end = bytes, .kind = &spdl__v1__to_daemon__descriptor}};
     size_t at = 0;
     uint64_t key, body = 0, value;
     unsigned top = 0, count = 0;
@@ -101,10 +80,13 @@ int spdl_proto_scan(const uint8_t *payload, size_t bytes)
         unsigned wire = (unsigned)(key & 7);
         if (value_bytes(payload, &at, level->end, wire, &value) < 0)
             return -EPROTO;
-        enum kind inside = wire == WIRE_BYTES ? kind_inside(level->kind, key >> 3) : KIND_NONE;
-        if (top == 0 && (key >> 3) > FIELD_ID && (key >> 3) <= FIELD_PLAN)
+        const ProtobufCMessageDescriptor *inside =
+            wire == WIRE_BYTES ? kind_inside(level->kind, key >> 3) : NULL;
+        if (inside && top == 0)
             body = key >> 3;
-        if (inside != KIND_NONE && top + 1 < LEVELS_MAX)
+        if (inside && top + 1 == LEVELS_MAX)
+            return -EPROTO;
+        if (inside)
             levels[++top] = (struct level){.end = at + (size_t)value, .kind = inside};
         else
             at += (size_t)value;
