@@ -74,9 +74,9 @@ EXAMPLES := $(patsubst client/examples/%.c,$(BUILD)/examples/%,$(wildcard client
 	$(patsubst client/examples/%.cc,$(BUILD)/examples/%,$(wildcard client/examples/*.cc))
 
 .PHONY: all
-all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES)
+all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES) $(BUILD)/hostile
 .PHONY: programs
-programs: $(PROGRAMS)
+programs: $(PROGRAMS) $(BUILD)/hostile
 
 $(BUILD)/spdld: $(OBJ)/daemon/main.o $(OBJ)/daemon/main_daemon.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)
@@ -167,6 +167,11 @@ unit-tests: $(UNIT_TESTS)
 # The pure core and the rings: what runs under the thread sanitizer in every check.
 PURE_TESTS := $(filter $(BUILD)/tests/pipeline/% $(BUILD)/tests/unit/worker/% $(BUILD)/tests/unit/shm/%,$(UNIT_TESTS))
 pure-tests: $(PURE_TESTS)
+
+# A hostile rank, for the tests of what it must not be able to do; not installed.
+$(BUILD)/hostile: $(call objects,$(wildcard tests/hostile/*.c))
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^
 
 # Fuzzed parsers: tests/fuzz/fuzz_*.c with libFuzzer, ASan and UBSan, by clang and in a folder of their own.
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))

@@ -228,10 +228,11 @@ static int compare_config(struct spdl_connection *connection, int64_t deadline_n
     return rc;
 }
 
-static int connect_link(struct spdl_connection *connection, int may_start)
+/* *was_there: set where a daemon took the connection and hung up. */
+static int connect_once(struct spdl_connection *connection, int may_start, int64_t deadline_ns,
+                        int *was_there)
 {
-    int64_t deadline_ns = spdl_client_now_ns() + CONNECT_SECONDS * SPDL_CLIENT_SECOND_NS;
-    int rc = dial(connection, may_start, deadline_ns);
+    int rc = dial(connection, may_start, deadline_ns), is_dialled = rc == 0;
     if (rc == 0)
         rc = spdl_client_link_hello(&connection->link, connection->target, deadline_ns, 1,
                                     &connection->hello, &connection->error);
@@ -239,7 +240,29 @@ static int connect_link(struct spdl_connection *connection, int may_start)
         rc = compare_config(connection, deadline_ns);
     if (rc < 0)
         spdl_client_link_close(&connection->link);
+    *was_there |= is_dialled && rc == -EPIPE;
     return rc;
+}
+
+/* A daemon that took the connection and died before it said who it is was there: the next one is
+ * waited for. */
+static int connect_link(struct spdl_connection *connection, int may_start)
+{
+    int was_there = 0;
+    int64_t now_ns = spdl_client_now_ns();
+    int64_t deadline_ns = now_ns + CONNECT_SECONDS * SPDL_CLIENT_SECOND_NS;
+    int64_t patience_ns = connection->target->reconnect_ns < CONNECT_SECONDS * SPDL_CLIENT_SECOND_NS
+                              ? now_ns + connection->target->reconnect_ns
+                              : deadline_ns;
+    for (;;) {
+        int rc = connect_once(connection, may_start, deadline_ns, &was_there);
+        int is_absent = rc == -ENOENT || rc == -ECONNREFUSED;
+        if (!may_start || !was_there || !(is_absent || rc == -EPIPE) ||
+            spdl_client_now_ns() >= patience_ns)
+            return rc;
+        if (spdl_client_poll(NULL, 0, spdl_client_now_ns() + 20 * SPDL_CLIENT_MS_NS) < 0)
+            return spdl_client_fail(&connection->error, -EINTR, 0, "interrupted by a signal");
+    }
 }
 
 int spdl_connect(const struct spdl_connect_options *options,

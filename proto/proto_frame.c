@@ -121,7 +121,9 @@ static int check_head(const struct spdl_proto_in *in)
     if (in->bytes < HEAD_BYTES)
         return 0;
     uint32_t bytes = head_load(in->buffer + in->start);
-    return bytes == 0 || bytes > SPDL_PROTO_FRAME_MAX ? -EPROTO : 0;
+    size_t limit =
+        in->limit > 0 && in->limit < SPDL_PROTO_FRAME_MAX ? in->limit : SPDL_PROTO_FRAME_MAX;
+    return bytes == 0 || bytes > limit ? -EPROTO : 0;
 }
 
 int spdl_proto_receive(int fd, struct spdl_proto_in *in, int accept_fds)

@@ -14,10 +14,13 @@ enum {
     SPDL_PROTO_VERSION = 1,
     SPDL_PROTO_VERSION_OLDEST = 1,
     SPDL_PROTO_FRAME_MAX = 1 << 20, /* bytes of one message */
-    SPDL_PROTO_FDS_MAX = 4          /* descriptors of one frame */
+    SPDL_PROTO_FDS_MAX = 4,         /* descriptors of one frame */
+    SPDL_PROTO_FIELDS_MAX = 1024,   /* fields of one message to the daemon, inner ones too */
+    SPDL_PROTO_STREAM_MAX = 8192    /* bytes of a Release, Close or Unmapped */
 };
 
 struct spdl_proto_in {
+    size_t limit;    /* bytes of one message; 0: SPDL_PROTO_FRAME_MAX; set by the owner */
     uint8_t *buffer; /* owned; grows up to the frame maximum */
     size_t capacity;
     size_t start, bytes;         /* what was received and not taken yet */
@@ -39,16 +42,22 @@ void spdl_proto_in_fini(struct spdl_proto_in *in);
 void spdl_proto_out_fini(struct spdl_proto_out *out);
 
 /* One read of what the socket has, which never blocks: returns 0; -ENODATA: the peer closed;
- * -EAGAIN: nothing there; -EPROTO: a length of 0 or above the maximum, or too many descriptors;
+ * -EAGAIN: nothing there; -EPROTO: a length of 0 or above the limit, or too many descriptors;
  * another negative errno from recvmsg. accept_fds = 0: descriptors are closed at once. There may be
  * more in the socket: take the frames, then poll or call again. Whoever takes descriptors out of
  * `fds` sets fd_count to 0. */
 int spdl_proto_receive(int fd, struct spdl_proto_in *in, int accept_fds);
 
 /* The next whole frame in `in`: returns 1 with *ret_payload and *ret_bytes, valid until
- * spdl_proto_next_done; 0: none yet; -EPROTO: its length is 0 or above the maximum. */
+ * spdl_proto_next_done; 0: none yet; -EPROTO: its length is 0 or above the limit. */
 int spdl_proto_next(struct spdl_proto_in *in, const uint8_t **ret_payload, size_t *ret_bytes);
 void spdl_proto_next_done(struct spdl_proto_in *in);
+
+/* Looks at a packed ToDaemon before it is unpacked, so that unpacking it takes little time and
+ * memory whoever made it. Returns the number of the body's field in ToDaemon (0: it has none);
+ * -EPROTO: it is cut, of an unknown form, of more fields than SPDL_PROTO_FIELDS_MAX, or a message
+ * about a stream above SPDL_PROTO_STREAM_MAX. */
+int spdl_proto_scan(const uint8_t *payload, size_t bytes);
 
 /* Packs a message behind what waits already, whole or not at all. fds (borrowed) are duplicated.
  * -ENOBUFS: above the limit, or descriptors wait already; -EMSGSIZE: above the frame maximum;

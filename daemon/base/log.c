@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +19,35 @@ static unsigned long repeats;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
+/* How many bytes of `data` are one UTF-8 character that may stand in a line; 0: none. */
+static size_t character_bytes(const unsigned char *data, size_t bytes)
+{
+    if (data[0] < 128)
+        return data[0] >= 32 && data[0] != 127;
+    size_t length = data[0] >= 0xf0 ? 4 : data[0] >= 0xe0 ? 3 : 2;
+    if (data[0] < 0xc2 || data[0] > 0xf4 || length > bytes)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((data[i] & 0xc0) != 0x80)
+            return 0;
+    /* Longer than it needs to be, half of a pair, beyond the last one, or a control character. */
+    bool is_odd = (data[0] == 0xe0 && data[1] < 0xa0) || (data[0] == 0xed && data[1] > 0x9f) ||
+                  (data[0] == 0xf0 && data[1] < 0x90) || (data[0] == 0xf4 && data[1] > 0x8f) ||
+                  (data[0] == 0xc2 && data[1] < 0xa0);
+    return is_odd ? 0 : length;
+}
+
+/* Names of files, samples and clients are any bytes; a log is text. */
+static void clean(char *line, size_t bytes)
+{
+    for (size_t i = 0; i < bytes;) {
+        size_t length = character_bytes((unsigned char *)line + i, bytes - i);
+        if (length == 0)
+            line[i] = '?';
+        i += length > 0 ? length : 1;
+    }
+}
+
 static void put(enum log_level level, const char *text)
 {
     char line[LINE_BYTES + 64];
@@ -25,9 +55,7 @@ static void put(enum log_level level, const char *text)
     if (n <= 0)
         return;
     size_t bytes = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    for (size_t i = 0; i + 1 < bytes; i++)
-        if ((unsigned char)line[i] < 32)
-            line[i] = '?';
+    clean(line, bytes - 1);
     ssize_t ignored = write(STDERR_FILENO, line, bytes); /* a log that cannot be written is lost */
     (void)ignored;
 }

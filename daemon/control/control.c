@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "control/control_state.h"
 
-enum { BACKLOG = 128, LOCK_TRIES = 16, ACCEPTS_A_ROUND = 32 };
+enum { LOCK_TRIES = 16, ACCEPTS_A_ROUND = 32 };
 static const uint64_t NS_PER_S = 1000000000;
 
 /* --- the lock and the socket --- */
@@ -61,9 +61,14 @@ static void on_listen(void *context, uint32_t events)
     struct control *control = context;
     (void)events;
     for (int i = 0; i < ACCEPTS_A_ROUND; i++) {
+        if (!control_budget_begin(&control->budget)) {
+            control_budget_no_connections(control);
+            return;
+        }
         int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             control_session_accept(control, fd);
+            control_budget_end(&control->budget, 0);
             continue;
         }
         if (errno == EMFILE || errno == ENFILE) {
@@ -86,6 +91,7 @@ static int listen_on(struct control *control, struct err *reterr)
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
         return err_set(reterr, -errno, "no socket: %s", strerror(errno));
+    control_session_no_descriptors(control->listen_fd);
     struct stat old;
     if (lstat(path, &old) == 0 && !S_ISSOCK(old.st_mode))
         return err_set(reterr, -ENOTSOCK,
@@ -97,7 +103,7 @@ static int listen_on(struct control *control, struct err *reterr)
     if (rc == 0 &&
         chmod(path, control->params.is_private ? 0600 : control->params.config->socket_mode) < 0)
         rc = -errno;
-    if (rc == 0 && listen(control->listen_fd, BACKLOG) < 0)
+    if (rc == 0 && listen(control->listen_fd, SOMAXCONN) < 0)
         rc = -errno;
     return rc < 0 ? err_set(reterr, rc, "the socket %s cannot be made: %s", path, strerror(-rc))
                   : 0;
@@ -135,6 +141,8 @@ int control_create(const struct control_params *params, struct control **ret_con
     control->listen_fd = control->lock_fd = control->owner_fd = -1;
     control->start_ns = loop_now_ns();
     control->idle_ns = control->start_ns;
+    control->waiting_end = &control->waiting;
+    control_budget_init(&control->budget, control->start_ns);
     int rc =
         getrandom(&control->generation, sizeof control->generation, 0) == sizeof control->generation
             ? 0
@@ -219,10 +227,15 @@ static int64_t silent_step(struct control *control, uint64_t now_ns)
     return control->hello_end_ns > 0 ? (int64_t)(control->hello_end_ns - now_ns) : -1;
 }
 
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
 int64_t control_step(struct control *control)
 {
     uint64_t now_ns = loop_now_ns();
     int64_t wait_ns = private_step(control, now_ns);
-    int64_t left_ns = silent_step(control, now_ns);
-    return wait_ns < 0 || (left_ns >= 0 && left_ns < wait_ns) ? left_ns : wait_ns;
+    wait_ns = shorter(wait_ns, silent_step(control, now_ns));
+    return shorter(wait_ns, control_budget_step(control, now_ns));
 }

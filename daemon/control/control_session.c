@@ -18,10 +18,18 @@
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77 /* Linux 6.5 */
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
+enum { DROPS_LOGGED_A_SECOND = 10, OPEN_COST_NS = 250000 };
+
+static void on_socket(void *context, uint32_t events);
 
 static void session_free(struct session *session)
 {
     struct control *control = session->control;
+    control_budget_leave(session);
     *session->link = session->next;
     if (session->next)
         session->next->link = session->link;
@@ -39,6 +47,7 @@ static void disconnect(struct session *session)
     struct control *control = session->control;
     if (session->fd < 0)
         return;
+    control_budget_leave(session);
     loop_remove(control->params.loop, session->source);
     session->source = NULL;
     close(session->fd);
@@ -49,10 +58,27 @@ static void disconnect(struct session *session)
         control->idle_ns = loop_now_ns();
 }
 
+/* Some lines a second tell as much as a thousand. */
+static bool may_log(struct control *control)
+{
+    uint64_t now_s = loop_now_ns() / UINT64_C(1000000000);
+    if (now_s != control->drops_s) {
+        if (control->drops_silent > 0)
+            log_line(LOG_LEVEL_WARNING, "%llu more clients were dropped or not served",
+                     (unsigned long long)control->drops_silent);
+        control->drops_s = now_s;
+        control->drops_logged = control->drops_silent = 0;
+    }
+    bool may = control->drops_logged < DROPS_LOGGED_A_SECOND;
+    control->drops_logged += may;
+    control->drops_silent += !may;
+    return may;
+}
+
 void control_session_drop(struct session *session, bool broke_rules, const char *why)
 {
     struct control *control = session->control;
-    if (why)
+    if (why && may_log(control))
         log_line(LOG_LEVEL_WARNING, "client %d (%s) is dropped: %s", (int)session->pid,
                  session->client[0] ? session->client : "not named", why);
     control->protocol_errors += broke_rules;
@@ -77,6 +103,22 @@ static void on_death(void *context, uint32_t events)
     control_session_end(session);
 }
 
+/* Whoever does not read its answers is not asked what else it wants. */
+static bool is_behind(const struct session *session)
+{
+    return session->out.bytes >= CONTROL_OUT_ENOUGH;
+}
+
+static void watch(struct session *session)
+{
+    uint32_t events = (is_behind(session) ? 0u : (uint32_t)EPOLLIN) |
+                      (session->out.bytes > 0 ? (uint32_t)EPOLLOUT : 0u);
+    if (!session->source || events == session->events)
+        return; /* without a source it waits, and is watched when its turn comes */
+    session->events = events;
+    loop_change(session->control->params.loop, session->source, events);
+}
+
 void control_session_reply(struct session *session, const Spdl__V1__ToClient *message,
                            const int *fds, int fd_count)
 {
@@ -86,7 +128,7 @@ void control_session_reply(struct session *session, const Spdl__V1__ToClient *me
     if (rc == 0)
         rc = spdl_proto_flush(session->fd, &session->out);
     if (rc == -EAGAIN)
-        loop_change(session->control->params.loop, session->source, EPOLLIN | EPOLLOUT);
+        watch(session);
     else if (rc < 0) {
         session->deaf = rc == -ENOBUFS;
         session->broken =
@@ -134,6 +176,7 @@ static int hello_handle(struct session *session, uint32_t request, const Spdl__V
     }
     snprintf(session->client, sizeof session->client, "%.60s", hello->client ? hello->client : "");
     session->greeted = true;
+    session->in.limit = session->control->params.is_private ? 0 : CONTROL_BYTES_MAX;
     session->control->connected_count++;
     session->control->had_client = true;
     Spdl__V1__HelloReply reply;
@@ -190,17 +233,49 @@ static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
     return -EPROTO;
 }
 
-/* All whole frames that were received; their number is bounded by what one read brings. */
+static int frame(struct session *session, const uint8_t *payload, size_t bytes)
+{
+    Spdl__V1__ToDaemon *message = spdl__v1__to_daemon__unpack(NULL, bytes, payload);
+    int rc = message ? dispatch(session, message) : -EPROTO;
+    if (message)
+        spdl__v1__to_daemon__free_unpacked(message, NULL);
+    return rc;
+}
+
+static bool is_of_a_stream(int body)
+{
+    return body == SPDL__V1__TO_DAEMON__BODY_RELEASE || body == SPDL__V1__TO_DAEMON__BODY_CLOSE ||
+           body == SPDL__V1__TO_DAEMON__BODY_UNMAPPED;
+}
+
+/* What the chores and the worker will do for it, so that opening and closing without end is dear.
+ */
+static int64_t other_cost_ns(int body)
+{
+    return body == SPDL__V1__TO_DAEMON__BODY_OPEN || body == SPDL__V1__TO_DAEMON__BODY_PLAN
+               ? OPEN_COST_NS
+               : 0;
+}
+
+/* All whole frames that were received, until it is the turn of others. */
 static int frames(struct session *session)
 {
+    struct control_budget *budget = &session->control->budget;
     const uint8_t *payload;
     size_t bytes;
+    uint32_t requests = 0;
     int rc;
-    while ((rc = spdl_proto_next(&session->in, &payload, &bytes)) > 0) {
-        Spdl__V1__ToDaemon *message = spdl__v1__to_daemon__unpack(NULL, bytes, payload);
-        rc = message ? dispatch(session, message) : -EPROTO;
-        if (message)
-            spdl__v1__to_daemon__free_unpacked(message, NULL);
+    while ((rc = is_behind(session) ? 0 : spdl_proto_next(&session->in, &payload, &bytes)) > 0) {
+        int body = spdl_proto_scan(payload, bytes);
+        bool is_request = body >= 0 && !is_of_a_stream(body);
+        if (is_request &&
+            (control_budget_is_turn_over(requests++) || !control_budget_begin(budget))) {
+            control_budget_wait(session);
+            return 0;
+        }
+        rc = body < 0 ? body : frame(session, payload, bytes);
+        if (is_request)
+            control_budget_end(budget, other_cost_ns(body));
         spdl_proto_next_done(&session->in);
         if (rc < 0 || session->broken)
             break;
@@ -208,24 +283,9 @@ static int frames(struct session *session)
     return rc;
 }
 
-static void on_socket(void *context, uint32_t events)
+/* What is to be done behind frames(). */
+static void settle(struct session *session, int rc)
 {
-    struct session *session = context;
-    int rc = 0;
-    if (events & EPOLLOUT) {
-        rc = spdl_proto_flush(session->fd, &session->out);
-        if (rc == 0)
-            loop_change(session->control->params.loop, session->source, EPOLLIN);
-        else if (rc != -EAGAIN) {
-            control_session_drop(session, false, NULL);
-            return;
-        }
-    }
-    if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-        return;
-    rc = spdl_proto_receive(session->fd, &session->in, 0);
-    if (rc == 0)
-        rc = frames(session);
     if (session->broken)
         control_session_drop(session, false, session->deaf ? "it does not read its answers" : NULL);
     else if (rc == -EPROTO)
@@ -234,6 +294,43 @@ static void on_socket(void *context, uint32_t events)
     else if (rc < 0 && rc != -EAGAIN)
         control_session_drop(session, false,
                              rc == -ENODATA || rc == -ECONNRESET ? NULL : strerror(-rc));
+    else
+        watch(session);
+}
+
+void control_session_resume(struct session *session)
+{
+    struct control *control = session->control;
+    control_budget_leave(session);
+    session->events = EPOLLIN;
+    int rc =
+        loop_add(control->params.loop, session->fd, EPOLLIN, on_socket, session, &session->source);
+    if (rc == 0)
+        rc = frames(session);
+    settle(session, rc);
+}
+
+static void on_socket(void *context, uint32_t events)
+{
+    struct session *session = context;
+    int rc = 0;
+    if (events & EPOLLOUT) {
+        rc = spdl_proto_flush(session->fd, &session->out);
+        if (rc < 0 && rc != -EAGAIN) {
+            control_session_drop(session, false, NULL);
+            return;
+        }
+        rc = frames(session); /* some may have been left while it was behind */
+    }
+    bool has_news = (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0;
+    if (rc >= 0 && has_news && !session->waits && !is_behind(session)) {
+        rc = spdl_proto_receive(session->fd, &session->in, 0);
+        if (rc == 0)
+            rc = frames(session);
+    } else if (is_behind(session) && (events & EPOLLHUP)) {
+        rc = -ENODATA; /* nobody will read what it has not read yet */
+    }
+    settle(session, rc);
 }
 
 /* A descriptor of the process behind the socket: its death is seen also when a child keeps the
@@ -267,13 +364,22 @@ static const char *no_place(const struct control *control, const struct ucred *p
                                                            : NULL;
 }
 
+void control_session_no_descriptors(int fd)
+{
+    int no = 0;
+    setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no,
+               sizeof no); /* an older kernel does not know it */
+}
+
 /* Says why on a socket that is closed at once. */
-static void turn_away(int fd, const struct ucred *peer, int code, const char *why)
+static void turn_away(struct control *control, int fd, const struct ucred *peer, int code,
+                      const char *why)
 {
     char text[128];
     snprintf(text, sizeof text, "%s", why);
-    log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer->pid,
-             (int)peer->uid, why);
+    if (may_log(control))
+        log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer->pid,
+                 (int)peer->uid, why);
     Spdl__V1__Error error;
     spdl__v1__error__init(&error);
     error.code = code;
@@ -296,13 +402,13 @@ void control_session_accept(struct control *control, int fd)
     socklen_t bytes = sizeof peer;
     const char *why = NULL;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 || !may_use(control, peer.uid)) {
-        turn_away(fd, &peer, -EACCES, "this daemon serves another user");
+        turn_away(control, fd, &peer, -EACCES, "this daemon serves another user");
         return;
     }
     why = no_place(control, &peer);
     struct session *session = why ? NULL : calloc(1, sizeof *session);
     if (!session) {
-        turn_away(fd, &peer, why ? -EMFILE : -ENOMEM, why ? why : "no memory");
+        turn_away(control, fd, &peer, why ? -EMFILE : -ENOMEM, why ? why : "no memory");
         return;
     }
     *session = (struct session){.control = control,
@@ -310,6 +416,8 @@ void control_session_accept(struct control *control, int fd)
                                 .pid_fd = peer_pid_fd(fd, peer.pid),
                                 .pid = peer.pid,
                                 .uid = peer.uid,
+                                .events = EPOLLIN,
+                                .in.limit = CONTROL_HELLO_BYTES_MAX,
                                 .out.limit = CONTROL_OUT_MAX,
                                 .since_ns = loop_now_ns()};
     session->next = control->sessions;

@@ -10,14 +10,27 @@ enum {
     CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
     CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
     CONTROL_LOOKS_MAX = 4,                 /* questions for indexes, of one connection */
-    CONTROL_STREAMS_MAX = 64,              /* of one connection */
+    CONTROL_STREAMS_MAX = 64,              /* of one connection … */
+    CONTROL_STREAMS_OF_PROCESS_MAX = 256,  /* … of one process … */
+    CONTROL_STREAMS_OF_USER_MAX = 768,     /* … and of one user */
+    CONTROL_HELLO_BYTES_MAX = 4096,        /* of a message before its sender has said who it is */
+    CONTROL_BYTES_MAX = 128 << 10,         /* of a later one, but to a private daemon */
     CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
+    CONTROL_OUT_ENOUGH = 256 << 10,        /* … and from here on it is not asked what it wants */
     CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
     CONTROL_PRIVATE_FIRST_SECONDS = 15,    /* a private daemon waits so long for its first client */
     CONTROL_PRIVATE_LINGER_SECONDS = 5     /* and so long after its last */
 };
 
 struct session;
+
+/* What is left of the conductor's time for those who only ask. */
+struct control_budget {
+    int64_t left_ns;  /* below 0: owed */
+    int64_t slice_ns; /* spent in this turn of the loop */
+    int64_t began_ns; /* of a request, in the conductor's CPU time */
+    uint64_t filled_ns;
+};
 
 struct session_stream {
     struct session *session; /* NULL: the place is free */
@@ -32,7 +45,10 @@ struct session {
     struct control *control;
     struct session *next, **link;
     int fd;
-    struct loop_source *source;
+    struct loop_source *source; /* NULL while it waits */
+    uint32_t events;            /* that it is watched for */
+    bool waits;                 /* in the line for its turn */
+    struct session *next_waiting, **waiting_link;
     int pid_fd; /* of the peer; -1: not to be had */
     struct loop_source *pid_source;
     pid_t pid;
@@ -60,14 +76,38 @@ struct control {
     uint64_t start_ns,
         idle_ns; /* idle_ns: since when a private daemon has no client; 0: it has one */
     bool had_client;
+    struct control_budget budget;
+    struct session *waiting, **waiting_end; /* the line */
+    bool is_deaf;                           /* no connection is taken for now */
+    uint64_t drops_s, drops_logged;         /* in that second; the others are counted alone */
+    uint64_t drops_silent;
     int owner_fd; /* pidfd of the owner */
     struct loop_source *owner_source;
     uint64_t generation;
     uint64_t lost_clients, protocol_errors;
 };
 
+/* control_budget.c */
+void control_budget_init(struct control_budget *budget, uint64_t now_ns);
+/* False: the time is spent, whoever asks has to wait. */
+bool control_budget_begin(struct control_budget *budget);
+/* Behind a begin. more_ns: what others (chores, the worker) will spend on it. */
+void control_budget_end(struct control_budget *budget, int64_t more_ns);
+bool control_budget_is_turn_over(uint32_t requests); /* of one session in one go */
+/* Takes the session out of the loop and puts it into the line. */
+void control_budget_wait(struct session *session);
+void control_budget_leave(struct session *session);
+/* Takes no connection until there is time again. */
+void control_budget_no_connections(struct control *control);
+/* Serves the line. Returns as control_step does. */
+int64_t control_budget_step(struct control *control, uint64_t now_ns);
+
 /* control_session.c */
+void control_session_resume(struct session *session); /* its turn has come */
 void control_session_accept(struct control *control, int fd);
+/* Where the kernel can (Linux 6.16), nobody may send descriptors on it: closing a stranger's can
+ * take long. Older ones close them as they come. */
+void control_session_no_descriptors(int fd);
 void control_session_drop(struct session *session, bool broke_rules, const char *why);
 /* The process behind it is dead, or we end: nothing is left of it. */
 void control_session_end(struct session *session);

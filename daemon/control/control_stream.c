@@ -123,6 +123,21 @@ static void request_fill(const struct session *session, const Spdl__V1__Open *op
     }
 }
 
+/* Nobody takes the streams of the others: what is wrong with one more of this session, or NULL. */
+static const char *too_many(const struct session *session)
+{
+    uint32_t of_user = 0, of_process = 0;
+    for (const struct session *at = session->control->sessions; at; at = at->next) {
+        of_user += at->uid == session->uid ? at->stream_count : 0;
+        of_process += at->pid == session->pid && at->pid > 0 ? at->stream_count : 0;
+    }
+    return session->stream_count >= CONTROL_STREAMS_MAX ? "too many streams on one connection"
+           : of_process >= CONTROL_STREAMS_OF_PROCESS_MAX
+               ? "this process has too many streams: close some first"
+           : of_user >= CONTROL_STREAMS_OF_USER_MAX ? "this user has too many streams"
+                                                    : NULL;
+}
+
 /* Begins to open a stream, or to plan one. */
 static int begin(struct session *session, uint32_t request, const Spdl__V1__Open *open,
                  bool is_plan_only)
@@ -130,10 +145,12 @@ static int begin(struct session *session, uint32_t request, const Spdl__V1__Open
     uint32_t place = 0;
     while (place < CONTROL_STREAMS_MAX && session->streams[place])
         place++;
-    struct session_stream *stream = place < CONTROL_STREAMS_MAX ? calloc(1, sizeof *stream) : NULL;
+    const char *why = too_many(session);
+    struct session_stream *stream =
+        !why && place < CONTROL_STREAMS_MAX ? calloc(1, sizeof *stream) : NULL;
     if (!stream) {
-        control_session_error(session, request, -EMFILE, SPDL_CLASS_RESOURCE,
-                              "too many streams on one connection, or no memory");
+        control_session_error(session, request, why ? -EMFILE : -ENOMEM, SPDL_CLASS_RESOURCE,
+                              why ? why : "no memory for a stream");
         return 0;
     }
     *stream = (struct session_stream){.session = session, .request = request};
@@ -170,7 +187,7 @@ int control_plan_handle(struct session *session, uint32_t request,
 int control_release_handle(struct session *session, const Spdl__V1__Release *release)
 {
     struct session_stream *stream = find(session, release->stream);
-    if (!stream || stream->closed)
+    if (!stream || stream->closed || release->n_sequences == 0)
         return -EPROTO;
     for (size_t i = 0; i < release->n_sequences; i++)
         if (pipeline_release(stream->stream, release->sequences[i]) < 0)
@@ -181,7 +198,7 @@ int control_release_handle(struct session *session, const Spdl__V1__Release *rel
 int control_close_handle(struct session *session, const Spdl__V1__Close *close)
 {
     struct session_stream *stream = find(session, close->stream);
-    if (!stream)
+    if (!stream || stream->closed)
         return -EPROTO;
     stream->closed = true;
     pipeline_close(stream->stream);

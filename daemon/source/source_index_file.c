@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -231,6 +232,32 @@ static int all_write(int fd, const char *kind, const struct source_index_shard *
     return output.rc;
 }
 
+/* A file without a name in the folder of `file`, so that nothing stays of a builder that is killed;
+ * negative where there are none. */
+static int open_nameless(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? strndup(file, slash == file ? 1 : (size_t)(slash - file)) : strdup(".");
+    int fd = folder && access("/proc/self/fd", X_OK) == 0
+                 ? open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)
+                 : -1;
+    free(folder);
+    return fd;
+}
+
+/* Names it, as the last thing before it takes the place of the old one; `name` ends with XXXXXX. */
+static int give_name(int fd, char *name)
+{
+    char self[64];
+    uint64_t random;
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -EIO;
+    for (char *at = name + strlen(name); *--at == 'X'; random /= 26)
+        *at = (char)('a' + random % 26);
+    return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
 int source_index_file_write(const char *file, const char *kind,
                             const struct source_index_shard *shards, uint32_t count,
                             struct source_index_map *ret_map)
@@ -239,7 +266,10 @@ int source_index_file_write(const char *file, const char *kind,
     *ret_map = (struct source_index_map){0};
     if (asprintf(&name, "%s.XXXXXX", file) < 0)
         return -ENOMEM;
-    int fd = mkostemp(name, O_CLOEXEC);
+    int fd = open_nameless(file);
+    bool has_name = fd < 0;
+    if (has_name)
+        fd = mkostemp(name, O_CLOEXEC);
     if (fd < 0) {
         int rc = -errno;
         free(name);
@@ -248,10 +278,15 @@ int source_index_file_write(const char *file, const char *kind,
     int rc = all_write(fd, kind, shards, count);
     if (rc == 0)
         rc = map_fd(fd, ret_map);
+    if (rc == 0 && !has_name) {
+        rc = give_name(fd, name);
+        has_name = rc == 0;
+    }
     if (rc == 0 && rename(name, file) < 0)
         rc = -errno;
     if (rc < 0) {
-        unlink(name);
+        if (has_name)
+            unlink(name);
         source_index_map_close(ret_map);
     }
     close(fd);

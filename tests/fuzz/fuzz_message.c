@@ -9,6 +9,9 @@
 static void unpack(const uint8_t *payload, size_t bytes)
 {
     Spdl__V1__ToDaemon *up = spdl__v1__to_daemon__unpack(NULL, bytes, payload);
+    int body = spdl_proto_scan(payload, bytes);
+    if (up != NULL && bytes <= SPDL_PROTO_FIELDS_MAX && body != (int)up->body_case)
+        abort();
     if (up != NULL) {
         size_t bytes_wanted = spdl__v1__to_daemon__get_packed_size(up);
         uint8_t *packed = malloc(bytes_wanted + 1);

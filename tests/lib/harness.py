@@ -240,8 +240,12 @@ class Work:
         self.started.append(process)
         return process
 
+    def shm_left(self):
+        """Names of ours in /dev/shm that were not there before; others' come and go."""
+        return sorted(name for name in set(os.listdir("/dev/shm")) - self.shm_before if name.startswith("spdl-"))
+
     def logs(self):
-        for path in [*(d.log for d in self.daemons), self.path / "private.log"]:
+        for path in [*(d.log for d in self.daemons[-5:]), self.path / "private.log"]:
             if path.exists() and path.stat().st_size:
                 lines = path.read_text(errors="replace").splitlines()
                 print(f"  -- {path.name}")

@@ -42,7 +42,8 @@ struct spdl_connect_options {
     double reconnect_s;      /* how long a daemon that died is waited for; 0: not at all; < 0: 60 */
 };
 
-/* Connects. *ret_connection is returned owned, also with an error (for spdl_connection_error), NULL
+/* Connects; a daemon that dies just then is waited for as later, but for 10 s at most.
+ * *ret_connection is returned owned, also with an error (for spdl_connection_error), NULL
  * only without memory. Errors: -ENOENT, -ECONNREFUSED: no daemon there; -EACCES; -EPROTO: of an
  * unknown version; -EEXIST: a private daemon with another configuration (the sentence names the
  * difference); -ETIMEDOUT; -EINTR: a signal came. Blocks up to 10 s. */

@@ -306,6 +306,14 @@ static void *killer_thread(void *argument)
     return NULL;
 }
 
+static uint32_t opens(struct rig *rig)
+{
+    pthread_mutex_lock(&rig->fake.lock);
+    uint32_t count = rig->fake.open_count;
+    pthread_mutex_unlock(&rig->fake.lock);
+    return count;
+}
+
 /* Killed and started again at random moments, some hundred times: every batch comes once and in
  * order. */
 static void test_random_kills(void **state)
@@ -317,11 +325,11 @@ static void test_random_kills(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, killer_thread, &killer), 0);
     double end = rig_now() + 3.0;
-    while (rig_now() < end || rig.next < 300)
+    /* On a loaded machine a life of the daemon gives many batches: kills count, not time. */
+    while (rig_now() < end || rig.next < 300 || opens(&rig) <= 20)
         rig_take(&rig);
     atomic_store(&killer.is_done, 1);
     pthread_join(thread, NULL);
-    assert_true(rig.fake.open_count > 20);
     for (int i = 0; i < 20; i++)
         rig_take(&rig);
     rig_fini(&rig);
