@@ -53,6 +53,8 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
     request->left = request->span_count = recipe->span_count;
     request->worst =
         (struct fetch_result){.ticket = command->ticket, .class_number = SPDL_CLASS_OK};
+    uint8_t *into = command->in_place ? sink_row_bytes(stream->sink, 0, command->slot, command->row)
+                                      : (uint8_t *)pipeline->arena.base + command->blob_offset;
     for (uint32_t i = 0; i < recipe->span_count; i++) {
         const struct pipeline_span *span = &recipe->spans[i];
         request->reads[i] =
@@ -65,8 +67,7 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
                                              .mtime_ns = span->file->mtime_ns,
                                              .owner = stream->dataset->source,
                                              .file = span->file->file,
-                                             .into = (uint8_t *)pipeline->arena.base +
-                                                     command->blob_offset + span->blob_at}};
+                                             .into = into + span->blob_at}};
         submit(pipeline, &request->reads[i], 0);
     }
 }

@@ -38,6 +38,7 @@ struct pipeline_dataset {
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
+    bool is_raw;   /* its one field is raw bytes, the same number in each row */
     uint8_t *seen; /* pipeline_seen.c: a bit a sample; owned */
     uint64_t seen_count;
     struct pipeline_stream *waiting;        /* for the list, linked by next_waiting */
