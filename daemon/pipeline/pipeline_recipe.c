@@ -88,8 +88,11 @@ static void spans_make(struct pipeline_recipe *recipe)
 static bool is_in_place(const struct pipeline_dataset *dataset,
                         const struct pipeline_recipe *recipe)
 {
-    return dataset->is_raw && recipe->parts[0]->kind == SOURCE_PART_FILE &&
-           recipe->parts[0]->bytes == dataset->fields[0].row_bytes;
+    const struct source_part *part = recipe->parts[0];
+    const struct field_spec *field = &dataset->fields[0];
+    if (!dataset->is_raw || part->kind != SOURCE_PART_FILE || part->bytes == 0)
+        return false;
+    return field->ragged ? part->bytes <= field->row_bytes : part->bytes == field->row_bytes;
 }
 
 void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,
