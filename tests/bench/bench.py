@@ -38,7 +38,7 @@ class Bench:
     def row(self, name, value, bar="", wanted=0.0, unit=""):
         good = bar == "" or (value >= wanted if bar == ">=" else value <= wanted)
         self.missed.extend([] if good else [name])
-        print(f"{name:76} {value:9.3f} {unit:4} {bar} {wanted if bar else '':<5}{'' if good else '   MISSED'}", flush=True)
+        print(f"{name:90} {value:9.3f} {unit:4} {bar} {wanted if bar else '':<5}{'' if good else '   MISSED'}", flush=True)
 
     def by_turns(self, runs, rounds):
         """Runs each of {name: function}, forwards and backwards by turns. Returns {name: its values}."""
