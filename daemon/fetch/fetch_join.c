@@ -2,7 +2,9 @@
 #include "fetch/fetch_join.h"
 
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 enum { RANGES_MAX = 32, PARTS_MAX = 2 * RANGES_MAX - 1 };
 
@@ -70,6 +72,14 @@ static void make_run(const struct fetch_port *port, const struct fetch_batch *ba
     }
 }
 
+/* As preadv2, which is a point where a thread may be cancelled: looking out for that costs as much
+ * as a tenth of a small read. */
+static ssize_t read_parts(int fd, const struct run *run, uint64_t offset, int flags)
+{
+    return syscall(SYS_preadv2, fd, run->parts, (unsigned long)run->part_count,
+                   (unsigned long)offset, (unsigned long)(offset >> 32), flags);
+}
+
 void fetch_join_read(const struct fetch_port *port, struct fetch_batch *batch, int fd, int flags,
                      const _Atomic uint32_t *stop)
 {
@@ -84,9 +94,7 @@ void fetch_join_read(const struct fetch_port *port, struct fetch_batch *batch, i
             return;
         if (run.bytes > FETCH_JOIN_BYTES)
             continue;
-        ssize_t got = run.bytes > 0 ? preadv2(fd, run.parts, (int)run.part_count,
-                                              (off_t)request->offset, flags)
-                                    : 0;
+        ssize_t got = run.bytes > 0 ? read_parts(fd, &run, request->offset, flags) : 0;
         if (got < 0 || (uint64_t)got < run.bytes)
             continue;
         for (uint32_t i = 0; i < run.count; i++)

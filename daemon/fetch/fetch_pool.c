@@ -332,6 +332,7 @@ static int pool_submit(struct fetch *fetch, const struct fetch_request *request)
 static void pool_kick(struct fetch *fetch)
 {
     struct fetch_pool *pool = pool_of(fetch);
+    fetch_port_show(&pool->port);
     pthread_mutex_lock(&pool->lock);
     uint32_t waiting = fetch_port_waiting(&pool->port);
     uint32_t wake = waiting < pool->idle ? waiting : pool->idle;

@@ -11,10 +11,12 @@
 #include "base/assert.h"
 #include "item/class.h"
 
-static uint64_t now_ns(void)
+enum { SHOW_EVERY = 16 }; /* requests that the engine need not wait for fetch_port_show for */
+
+static uint64_t now_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -71,14 +73,20 @@ int fetch_port_submit(struct fetch_port *port, const struct fetch_request *reque
         return -EAGAIN;
     uint32_t number = port->spare[--port->spare_count];
     port->slots[number].request = *request;
-    port->slots[number].since_ns = now_ns();
-    uint32_t tail = atomic_load_explicit(&port->submit_tail.value, memory_order_relaxed);
-    port->submitted[tail & port->mask] = number;
+    port->slots[number].since_ns = now_ns(CLOCK_MONOTONIC_COARSE); /* a little before */
+    port->submitted[port->submit_next++ & port->mask] = number;
+    if (port->submit_next - atomic_load_explicit(&port->submit_tail.value, memory_order_relaxed) >=
+        SHOW_EVERY)
+        fetch_port_show(port);
+    return 0;
+}
+
+void fetch_port_show(struct fetch_port *port)
+{
     /* Partner: fetch_port_take and fetch_port_waiting. Sequentially consistent, so that an engine
      * that says it sleeps and then looks here, and a conductor that stores here and then looks
      * whether it sleeps, cannot miss each other. */
-    atomic_store(&port->submit_tail.value, tail + 1);
-    return 0;
+    atomic_store(&port->submit_tail.value, port->submit_next);
 }
 
 bool fetch_port_peek(struct fetch_port *port, uint32_t *ret_slot)
@@ -109,19 +117,23 @@ void fetch_port_finish(struct fetch_port *port, uint32_t slot, uint32_t class_nu
 {
     port->slots[slot].result = (struct fetch_result){
         .ticket = port->slots[slot].request.ticket, .class_number = class_number, .code = code};
-    uint32_t tail = atomic_load_explicit(&port->finish_tail.value, memory_order_relaxed);
-    port->finished[tail & port->mask] = slot;
-    atomic_store(&port->finish_tail.value,
-                 tail + 1); /* partner: drain; order with `signalled` matters too */
+    port->finished[port->finish_next++ & port->mask] = slot;
 }
 
-void fetch_port_signal(struct fetch_port *port)
+static void signal_fd(struct fetch_port *port)
 {
     if (atomic_exchange(&port->signalled.value, 1) == 0) {
         uint64_t one = 1;
         ssize_t written = write(port->event_fd, &one, sizeof one);
         ASSERT(written == sizeof one);
     }
+}
+
+void fetch_port_signal(struct fetch_port *port)
+{
+    /* Partner: drain; order with `signalled` matters too. */
+    atomic_store(&port->finish_tail.value, port->finish_next);
+    signal_fd(port);
 }
 
 void fetch_port_joined(struct fetch_port *port, uint64_t count)
@@ -163,7 +175,7 @@ uint32_t fetch_port_reap(struct fetch_port *port, struct fetch_result *results, 
         /* What was finished before the flag was cleared was not announced again: look once more. */
         count += drain(port, results + count, max - count);
         if (count == max)
-            fetch_port_signal(port);
+            signal_fd(port);
     }
     return count;
 }
@@ -181,5 +193,5 @@ void fetch_port_stats(const struct fetch_port *port, struct fetch_stats *ret_sta
                              .joined = atomic_load_explicit(&port->joined, memory_order_relaxed),
                              .in_flight = port->depth - port->spare_count};
     if (oldest != UINT64_MAX)
-        ret_stats->longest_wait_ns = now_ns() - oldest;
+        ret_stats->longest_wait_ns = now_ns(CLOCK_MONOTONIC) - oldest;
 }

@@ -42,6 +42,8 @@ struct fetch_port {
     struct fetch_word
         signalled;        /* W: engine sets it, then writes to event_fd; conductor clears it */
     uint32_t finish_head; /* conductor only */
+    uint32_t submit_next; /* conductor only: behind the last request, shown or not */
+    uint32_t finish_next; /* engine, one thread at a time: behind the last that is finished */
 };
 
 /* 0, -EINVAL for a depth outside its limits, -ENOMEM, -EMFILE, with a sentence. fini accepts a
@@ -49,8 +51,9 @@ struct fetch_port {
 int fetch_port_init(struct fetch_port *port, uint32_t depth, struct err *reterr);
 void fetch_port_fini(struct fetch_port *port);
 
-/* Conductor: see fetch.h. */
+/* Conductor: see fetch.h. A request is shown to the engine by fetch_port_show, or before. */
 int fetch_port_submit(struct fetch_port *port, const struct fetch_request *request);
+void fetch_port_show(struct fetch_port *port);
 uint32_t fetch_port_reap(struct fetch_port *port, struct fetch_result *results, uint32_t max);
 void fetch_port_stats(const struct fetch_port *port, struct fetch_stats *ret_stats);
 
@@ -63,9 +66,8 @@ bool fetch_port_peek(struct fetch_port *port, uint32_t *ret_slot);
 /* How many wait to be started; what another thread takes meanwhile may still be counted. */
 uint32_t fetch_port_waiting(struct fetch_port *port);
 
-/* Engine: the request is done. One thread at a time. The conductor may not hear of it before
- * fetch_port_signal, which any thread may call and which writes to the eventfd at most once between
- * two reaps. */
+/* Engine: the request is done. One thread at a time, for these two. The conductor hears of it by
+ * fetch_port_signal, which writes to the eventfd at most once between two reaps. */
 void fetch_port_finish(struct fetch_port *port, uint32_t slot, uint32_t class_number, int code);
 void fetch_port_signal(struct fetch_port *port);
 

@@ -25,9 +25,11 @@
 extern const struct fetch_ops fetch_uring_ops;
 
 enum {
-    /* Results after which the conductor is told; of the rest it hears when there is nothing to
-       start. */
+    /* The conductor is told of so many results with so many bytes, or of half of what can be in
+       flight; of the rest it hears when there is nothing to start. Waking it costs as much as some
+       reads of a kilobyte. */
     SIGNAL_EVERY = 8,
+    SIGNAL_BYTES = 256 << 10,
     /* How long operations in flight are waited for at the end; then they are given up. */
     DRAIN_MS = 700
 };
@@ -69,12 +71,20 @@ static uint32_t take_cqes(struct fetch_uring *uring)
     return count;
 }
 
-static void tell_conductor(struct fetch_uring *uring, uint32_t limit)
+static void tell_conductor(struct fetch_uring *uring)
 {
-    if (uring->unsignalled <= limit)
+    if (uring->unsignalled == 0)
         return;
     uring->unsignalled = 0;
+    uring->unsignalled_bytes = 0;
     fetch_port_signal(&uring->port);
+}
+
+static void tell_of_enough(struct fetch_uring *uring)
+{
+    if (uring->unsignalled >= SIGNAL_EVERY &&
+        (uring->unsignalled_bytes >= SIGNAL_BYTES || uring->unsignalled >= uring->port.depth / 2))
+        tell_conductor(uring);
 }
 
 /* Starts some of the requests that wait, so that the ring is looked at now and then. */
@@ -91,7 +101,7 @@ static uint32_t start_some(struct fetch_uring *uring)
         }
         if (place == FETCH_PLACE_REMOTE || !fetch_file_keeps(request)) {
             fetch_uring_task_start(uring, slot, place);
-            tell_conductor(uring, SIGNAL_EVERY - 1);
+            tell_of_enough(uring);
             continue;
         }
         if (kept_count > 0 && place != kept_place) {
@@ -105,7 +115,7 @@ static uint32_t start_some(struct fetch_uring *uring)
         fetch_uring_task_start_kept(uring, kept, kept_count, kept_place);
     for (int fd; (fd = fetch_keep_take(&uring->keep)) >= 0;)
         fetch_uring_task_close(uring, fd);
-    tell_conductor(uring, SIGNAL_EVERY - 1);
+    tell_of_enough(uring);
     return count;
 }
 
@@ -139,10 +149,10 @@ static void fetch_until_stopped(struct fetch_uring *uring)
         if (io_uring_sq_ready(&uring->ring) > 0)
             io_uring_submit(&uring->ring);
         moved += take_cqes(uring);
-        tell_conductor(uring, SIGNAL_EVERY - 1);
+        tell_of_enough(uring);
         if (moved > 0)
             continue;
-        tell_conductor(uring, 0);
+        tell_conductor(uring);
         sleep_until_woken(uring);
     }
 }
@@ -259,6 +269,7 @@ static int uring_submit(struct fetch *fetch, const struct fetch_request *request
 static void uring_kick(struct fetch *fetch)
 {
     struct fetch_uring *uring = uring_of(fetch);
+    fetch_port_show(&uring->port);
     if (fetch_port_waiting(&uring->port) > 0)
         fetch_fetcher_wake(&uring->fetcher);
 }

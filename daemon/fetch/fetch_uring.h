@@ -48,6 +48,7 @@ struct fetch_uring {
     bool wake_armed;
     uint32_t in_ring;
     uint32_t unsignalled; /* results that the conductor was not told of */
+    uint64_t unsignalled_bytes;
 };
 
 /* fetch_uring_ring.c. Opens the ring, of the calling thread; io_uring_queue_exit ends it. */

@@ -73,6 +73,7 @@ static void tell(struct fetch_uring *uring, uint32_t slot, uint32_t class_number
 {
     fetch_port_finish(&uring->port, slot, class_number, code);
     uring->unsignalled++;
+    uring->unsignalled_bytes += uring->port.slots[slot].request.bytes;
 }
 
 static void finish(struct fetch_uring *uring, uint32_t slot, uint32_t class_number, int code)

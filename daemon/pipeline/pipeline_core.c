@@ -229,13 +229,13 @@ static int feed_fetched(struct pipeline_core *core, const struct pipeline_event 
     core->fetching--;
     stream->fetches--;
     if (op->orphan) {
-        if (!DEFECT(6))
+        if (op->blob_bytes > 0 && !DEFECT(6))
             pipeline_arena_give(&core->arena, op->blob_offset);
         pipeline_core_touch(core, op->stream);
     } else {
         struct core_slot *slot = &stream->slots[op->slot];
         slot->fetching--;
-        if (event->class_number == SPDL_CLASS_OK)
+        if (event->class_number == SPDL_CLASS_OK && !(op->in_place && !DEFECT(27)))
             pipeline_core_row_ready(slot, op->row);
         else
             pipeline_core_row_done(core, op->stream, slot, op->row, event->class_number);

@@ -67,6 +67,8 @@ struct pipeline_place {
 struct pipeline_sample {
     uint64_t id;
     uint64_t blob_bytes;          /* to be fetched; 0: nothing */
+    bool in_place;                /* what is fetched is the row: it is read to where that stands and
+                                     not decoded */
     enum spdl_class class_number; /* not OK: it fails without being fetched (above a limit) */
 };
 
@@ -138,7 +140,8 @@ struct pipeline_command {
     uint64_t id;       /* of the sample */
     uint64_t position; /* of the row */
     uint32_t epoch;
-    uint64_t blob_offset, blob_bytes;
+    uint64_t blob_offset, blob_bytes; /* blob_bytes 0: no blob */
+    bool in_place;                    /* FETCH: into the row, not into a blob */
     int code;
     enum spdl_class class_number;
     bool has_row; /* END: slot and row are those of the sample that ended it */

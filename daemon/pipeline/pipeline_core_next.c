@@ -200,7 +200,8 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     struct core_slot *slot = place_easy(core, number, &sample);
     if (!slot)
         return false;
-    if (sample.blob_bytes > core->arena.bytes) { /* not the sample's fault: the same sample fits
+    uint64_t offset = 0, blob_bytes = sample.in_place ? 0 : sample.blob_bytes;
+    if (blob_bytes > core->arena.bytes) { /* not the sample's fault: the same sample fits
                                                     into another daemon's memory */
         stream->end_has_row = true;
         stream->end_slot = (uint32_t)(slot - stream->slots);
@@ -208,8 +209,8 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
         pipeline_core_end(core, number, -ENOSPC, SPDL_CLASS_RESOURCE);
         return false;
     }
-    uint64_t offset;
-    stream->memory_wait = pipeline_arena_take(&core->arena, sample.blob_bytes, &offset) < 0;
+    stream->memory_wait =
+        blob_bytes > 0 && pipeline_arena_take(&core->arena, blob_bytes, &offset) < 0;
     if (stream->memory_wait)
         return false;
     struct core_op *op = pipeline_core_op_take(core);
@@ -218,14 +219,15 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     slot->fetching++;
     slot->row[row].state = ROW_FETCHING;
     slot->row[row].blob_offset = offset;
-    slot->row[row].blob_bytes = sample.blob_bytes;
+    slot->row[row].blob_bytes = blob_bytes;
     op->kind = CORE_OP_FETCH;
     op->orphan = false;
     op->stream = number;
     op->slot = (uint32_t)(slot - stream->slots);
     op->row = row;
     op->blob_offset = offset;
-    op->blob_bytes = sample.blob_bytes;
+    op->blob_bytes = blob_bytes;
+    op->in_place = sample.in_place;
     core->fetching++;
     stream->fetches++;
     stream->served = ++core->turn;
@@ -238,7 +240,8 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
                                          .epoch = slot->batch.epoch,
                                          .position = slot->batch.first_position + row,
                                          .blob_offset = offset,
-                                         .blob_bytes = sample.blob_bytes};
+                                         .blob_bytes = blob_bytes,
+                                         .in_place = sample.in_place};
     return true;
 }
 

@@ -75,6 +75,7 @@ struct core_op {
     uint32_t generation; /* of the ticket; another one each time */
     uint8_t kind;        /* enum op_kind_core */
     bool orphan;         /* the stream is closing: only the blob matters */
+    bool in_place;       /* FETCH: the row is whole with it */
     uint32_t stream, slot, row, worker;
     uint64_t blob_offset, blob_bytes;
     uint32_t next_free;

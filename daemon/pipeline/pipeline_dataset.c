@@ -112,6 +112,9 @@ static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
     uint64_t largest = source_counts(dataset->source)->largest_bytes;
     for (uint32_t f = 0; f < dataset->field_count; f++)
         field_set_largest(&dataset->fields[f], largest > 0 ? largest : 1);
+    const struct field_spec *first = &dataset->fields[0];
+    dataset->is_raw = dataset->field_count == 1 && (first->bytes > 0 || first->ragged) &&
+                      (strcmp(first->decoder, "raw") == 0 || strcmp(first->decoder, "text") == 0);
     return rc;
 }
 

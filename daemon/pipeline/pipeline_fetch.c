@@ -51,8 +51,11 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
     ASSERT(recipe->span_count > 0);
     struct pipeline_request *request = request_of(pipeline, command->ticket);
     request->left = request->span_count = recipe->span_count;
+    request->in_place = command->in_place;
     request->worst =
         (struct fetch_result){.ticket = command->ticket, .class_number = SPDL_CLASS_OK};
+    uint8_t *into = command->in_place ? sink_row_bytes(stream->sink, 0, command->slot, command->row)
+                                      : (uint8_t *)pipeline->arena.base + command->blob_offset;
     for (uint32_t i = 0; i < recipe->span_count; i++) {
         const struct pipeline_span *span = &recipe->spans[i];
         request->reads[i] =
@@ -65,8 +68,7 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
                                              .mtime_ns = span->file->mtime_ns,
                                              .owner = stream->dataset->source,
                                              .file = span->file->file,
-                                             .into = (uint8_t *)pipeline->arena.base +
-                                                     command->blob_offset + span->blob_at}};
+                                             .into = into + span->blob_at}};
         submit(pipeline, &request->reads[i], 0);
     }
 }
@@ -130,6 +132,18 @@ static void stream_fails(struct pipeline *pipeline, struct pipeline_stream *stre
     pipeline_core_feed(pipeline->core, &event, NULL);
 }
 
+/* A ragged row that was read in place: how long it is. */
+static void note_bytes(struct pipeline_stream *stream, const struct pipeline_row_ref *ref,
+                       uint64_t bytes)
+{
+    uint32_t field_bytes[FIELD_MAX] = {(uint32_t)bytes};
+    struct sink_note note = {.class_number = SPDL_CLASS_OK,
+                             .is_substitute = ref->attempt > 0,
+                             .message = "",
+                             .field_bytes = field_bytes};
+    sink_note(stream->sink, ref->slot, ref->row, &note);
+}
+
 /* All spans of the row are there, or cannot be. */
 static void finish(struct pipeline *pipeline, const struct pipeline_request *request)
 {
@@ -141,9 +155,14 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
     SPDL_FAILPOINT("daemon.fetch.done");
     int rc = pipeline_core_feed(pipeline->core, &event, &ref);
     ASSERT(rc == 0); /* the engine is ours: one result for each request */
-    if (result->class_number == SPDL_CLASS_OK || ref.orphan)
+    if (ref.orphan)
         return;
     struct pipeline_stream *stream = pipeline->streams[ref.stream];
+    if (result->class_number == SPDL_CLASS_OK) {
+        if (request->in_place && stream->dataset->fields[0].ragged)
+            note_bytes(stream, &ref, request->reads[0].fetch.bytes);
+        return;
+    }
     char words[160];
     fault_words(result, words, sizeof words);
     struct sink_note note = {.class_number = (enum spdl_class)result->class_number,

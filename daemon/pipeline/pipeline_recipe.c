@@ -84,12 +84,24 @@ static void spans_make(struct pipeline_recipe *recipe)
         recipe->blob_bytes = span->blob_at + span->bytes > 0 ? span->blob_at + span->bytes : 1;
 }
 
+/* The bytes of one file are the row as they stand: no codec need look at them. */
+static bool is_in_place(const struct pipeline_dataset *dataset,
+                        const struct pipeline_recipe *recipe)
+{
+    const struct source_part *part = recipe->parts[0];
+    const struct field_spec *field = &dataset->fields[0];
+    if (!dataset->is_raw || part->kind != SOURCE_PART_FILE || part->bytes == 0)
+        return false;
+    return field->ragged ? part->bytes <= field->row_bytes : part->bytes == field->row_bytes;
+}
+
 void pipeline_recipe_make(const struct pipeline_stream *stream, const struct source_sample *sample,
                           struct pipeline_recipe *ret_recipe)
 {
     const struct pipeline_dataset *dataset = stream->dataset;
     ret_recipe->class_number = SPDL_CLASS_OK;
     ret_recipe->blob_bytes = 0;
+    ret_recipe->in_place = false;
     ret_recipe->part_count = ret_recipe->span_count = 0;
     for (uint32_t f = 0; f < dataset->field_count; f++) {
         uint32_t part = part_of(&dataset->fields[f], sample);
@@ -104,4 +116,5 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
         }
     }
     spans_make(ret_recipe);
+    ret_recipe->in_place = is_in_place(dataset, ret_recipe);
 }

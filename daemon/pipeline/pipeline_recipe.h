@@ -24,6 +24,7 @@ struct pipeline_span {
 struct pipeline_recipe {
     enum spdl_class class_number; /* not OK: it cannot be made */
     uint64_t blob_bytes;          /* 0: nothing is read */
+    bool in_place;                /* its only span is the row as it stands */
     uint32_t part_count, span_count;
     const struct source_part *parts[SPDL_WORK_PARTS_MAX];
     uint64_t blob_at[SPDL_WORK_PARTS_MAX]; /* FILE: where the part is in the blob */

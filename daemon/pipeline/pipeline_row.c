@@ -64,8 +64,10 @@ void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_p
     else
         id = plan_sequence_at(stream->sequence, place->epoch, place->position);
     const struct pipeline_recipe *recipe = &pipeline_row_look(stream, id)->recipe;
-    *ret_sample = (struct pipeline_sample){
-        .id = id, .blob_bytes = recipe->blob_bytes, .class_number = recipe->class_number};
+    *ret_sample = (struct pipeline_sample){.id = id,
+                                           .blob_bytes = recipe->blob_bytes,
+                                           .in_place = recipe->in_place,
+                                           .class_number = recipe->class_number};
     if (recipe->class_number != SPDL_CLASS_OK) /* such a row is looked up once */
         pipeline_dataset_failed(stream->dataset, id, recipe->class_number, UINT64_MAX,
                                 pipeline_row_message(recipe->class_number));

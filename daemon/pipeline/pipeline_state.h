@@ -38,6 +38,7 @@ struct pipeline_dataset {
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
+    bool is_raw;   /* its one field is bytes as they lie in the files, without padding */
     uint8_t *seen; /* pipeline_seen.c: a bit a sample; owned */
     uint64_t seen_count;
     struct pipeline_stream *waiting;        /* for the list, linked by next_waiting */
@@ -111,6 +112,7 @@ struct pipeline_read { /* of one span */
     uint64_t first_ns, again_ns; /* again_ns: when it is tried again; 0: it is at work, or done */
 };
 struct pipeline_request { /* a fetch that the core asked for */
+    bool in_place;        /* into the row */
     uint32_t left;        /* spans that are not done */
     uint32_t span_count;
     struct fetch_result

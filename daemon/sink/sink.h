@@ -46,6 +46,10 @@ uint64_t sink_data_bytes(const struct sink *sink);
 uint64_t sink_slot_bytes(const struct sink *sink);
 uint64_t sink_field_offset(const struct sink *sink, uint32_t field);
 
+/* Where a row of a field is made: what is written there before the slot is published is the row;
+ * of a ragged one as many bytes as its note says. Borrowed. */
+uint8_t *sink_row_bytes(struct sink *sink, uint32_t field, uint32_t slot, uint32_t row);
+
 /* What is known about a row when its fetch or decode ended; stays until sink_reset of its slot. */
 struct sink_note {
     enum spdl_class class_number;

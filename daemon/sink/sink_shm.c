@@ -386,6 +386,11 @@ static char *data_of(const struct sink *sink, uint32_t slot, uint32_t field)
            sink->layout.field_offset[field];
 }
 
+uint8_t *sink_row_bytes(struct sink *sink, uint32_t field, uint32_t slot, uint32_t row)
+{
+    return (uint8_t *)data_of(sink, slot, field) + row * sink->row_bytes[field];
+}
+
 /* In every field whose rows have one size; a ragged one has no bytes. */
 static void row_zero(struct sink *sink, uint32_t slot, uint32_t row)
 {

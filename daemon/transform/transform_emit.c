@@ -69,16 +69,9 @@ static bool is_made_for(const struct emit *emit, const struct field_spec *field)
     return true;
 }
 
-void transform_emit_prepare(struct emit *emit, const struct field_spec *field)
+/* What each value of a byte becomes. */
+static void tables_make(struct emit *emit)
 {
-    if (is_made_for(emit, field))
-        return;
-    emit->dtype = field->dtype;
-    emit->layout = field->layout;
-    emit->normalize = field->normalize;
-    memcpy(emit->mean, field->mean, sizeof emit->mean);
-    memcpy(emit->std, field->std, sizeof emit->std);
-    emit->ready = true;
     if (emit->dtype == FIELD_DTYPE_UINT8)
         return;
     for (int c = 0; c < EMIT_CHANNELS; c++) {
@@ -93,6 +86,23 @@ void transform_emit_prepare(struct emit *emit, const struct field_spec *field)
                 emit->table.f16[c][v] = to_bfloat16(value);
         }
     }
+}
+
+void transform_emit_prepare(struct emit *emit, const struct field_spec *field)
+{
+    if (is_made_for(emit, field))
+        return;
+    emit->dtype = field->dtype;
+    emit->layout = field->layout;
+    emit->normalize = field->normalize;
+    memcpy(emit->mean, field->mean, sizeof emit->mean);
+    memcpy(emit->std, field->std, sizeof emit->std);
+    emit->ready = true;
+    if (!emit->kernels)
+        emit->kernels = transform_emit_choice(0);
+    tables_make(emit);
+    if (emit->kernels->prepare)
+        emit->kernels->prepare(emit);
 }
 
 static void line_u8(const uint8_t *rgb, size_t width, size_t plane, uint8_t *out)
@@ -125,20 +135,43 @@ static void line_f16(const struct emit *emit, const uint8_t *rgb, size_t width, 
     }
 }
 
+static void line(const struct emit *emit, const uint8_t *rgb, size_t width, size_t plane,
+                 uint8_t *out)
+{
+    const bool planes = emit->layout == FIELD_LAYOUT_NCHW;
+    const size_t step = planes ? 1 : EMIT_CHANNELS;
+    const size_t apart = planes ? plane : 1;
+    if (emit->dtype == FIELD_DTYPE_UINT8 && planes)
+        line_u8(rgb, width, apart, out);
+    else if (emit->dtype == FIELD_DTYPE_UINT8)
+        memcpy(out, rgb, EMIT_CHANNELS * width);
+    else if (emit->dtype == FIELD_DTYPE_FLOAT32)
+        line_f32(emit, rgb, width, step, apart, (float *)(void *)out);
+    else
+        line_f16(emit, rgb, width, step, apart, (uint16_t *)(void *)out);
+}
+
+const struct emit_kernels transform_emit_portable = {.name = "portable", .line = line};
+
+const struct emit_kernels *transform_emit_choice(unsigned index)
+{
+    const struct emit_kernels *list[3] = {0};
+    unsigned count = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vbmi"))
+        list[count++] = &transform_emit_avx512;
+#endif
+    list[count++] = &transform_emit_portable;
+    return index < count ? list[index] : NULL;
+}
+
 void transform_emit_line(const struct emit *emit, const uint8_t *rgb, int32_t width, int32_t height,
                          int32_t y, uint8_t *row)
 {
-    const bool planes = emit->layout == FIELD_LAYOUT_NCHW;
     const size_t w = (size_t)width;
-    const size_t step = planes ? 1 : EMIT_CHANNELS;
-    const size_t plane = planes ? w * (size_t)height : 1;
+    const size_t step = emit->layout == FIELD_LAYOUT_NCHW ? 1 : EMIT_CHANNELS;
     uint8_t *out = row + transform_emit_value_bytes(emit->dtype) * w * (size_t)y * step;
-    if (emit->dtype == FIELD_DTYPE_UINT8 && planes)
-        line_u8(rgb, w, plane, out);
-    else if (emit->dtype == FIELD_DTYPE_UINT8)
-        memcpy(out, rgb, EMIT_CHANNELS * w);
-    else if (emit->dtype == FIELD_DTYPE_FLOAT32)
-        line_f32(emit, rgb, w, step, plane, (float *)(void *)out);
-    else
-        line_f16(emit, rgb, w, step, plane, (uint16_t *)(void *)out);
+    emit->kernels->line(emit, rgb, w, w * (size_t)height, out);
 }

@@ -25,13 +25,14 @@ struct sim_totals {
     uint64_t schedules, steps, commands, batches, kills, crashes, classed_crash, ranks_lost,
         reopened, memory_waits, refused_opens, bogus, orphans, policy_ends, size_ends, death_ends,
         attempt_ends, consecutive_ends, rate_ends, all_failed_ends, substituted_rows, zero_rows,
-        padded_rows, queue_full;
+        in_place, padded_rows, queue_full;
 };
 
 struct sim_op {
     uint64_t ticket;
     bool fetch;
     bool orphan;
+    bool in_place;
     bool alone; /* a decode that must have its worker for itself */
     uint32_t stream, slot, row, worker;
     uint64_t id, position, blob_offset, blob_bytes;
@@ -97,7 +98,7 @@ struct sim {
     struct pipeline_core *core;
     struct pipeline_core_params params;
     uint64_t random, salt;
-    uint32_t bad_lookup, bad_fetch, bad_decode, poison; /* of 1000 */
+    uint32_t bad_lookup, bad_fetch, bad_decode, poison, in_place; /* of 1000 */
     uint32_t blob_pages_max, weights[16];
     uint32_t held_max; /* by a rank */
     uint32_t cost_ns;
@@ -149,6 +150,8 @@ enum spdl_class sim_most_class(const struct sim_counts *counts);
 enum sim_fate sim_fate_of(const struct sim *sim, uint64_t id);
 enum spdl_class sim_class_of(const struct sim *sim, uint64_t id);
 uint64_t sim_blob_bytes_of(const struct sim *sim, uint64_t id);
+/* Its bytes are the row's: it is read there and not decoded. */
+bool sim_is_in_place(const struct sim *sim, uint64_t id);
 uint64_t sim_stamp_of(uint64_t id, uint32_t epoch, uint64_t position);
 void sim_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                 struct pipeline_sample *ret_sample);

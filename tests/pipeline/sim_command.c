@@ -81,12 +81,20 @@ static void on_fetch(struct sim *sim, const struct pipeline_command *command)
 {
     struct sim_row *row = &sim->streams[command->stream].slots[command->slot].rows[command->row];
     NEED(row->state == SIM_ROW_NONE, "a row is read twice");
-    NEED(command->blob_bytes == sim_blob_bytes_of(sim, command->id) &&
+    bool in_place = sim_is_in_place(sim, command->id);
+    NEED(command->in_place == in_place &&
+             command->blob_bytes == (in_place ? 0 : sim_blob_bytes_of(sim, command->id)) &&
+             sim_blob_bytes_of(sim, command->id) > 0 &&
              sim_fate_of(sim, command->id) != SIM_BAD_LOOKUP,
          "a read that is not wanted");
-    if (!op_new(sim, command))
+    struct sim_op *op = op_new(sim, command);
+    if (!op)
         return;
-    sim_pages_take(sim, command->blob_offset, command->blob_bytes);
+    op->in_place = in_place;
+    if (in_place)
+        row->stamp = 2; /* half written */
+    else
+        sim_pages_take(sim, command->blob_offset, command->blob_bytes);
     row->state = SIM_ROW_FETCHING;
     row->blob_offset = command->blob_offset;
     row->blob_bytes = command->blob_bytes;
@@ -101,6 +109,7 @@ static void on_decode(struct sim *sim, const struct pipeline_command *command)
     NEED(command->worker == stream->worker && stream->attach == SIM_ATTACH_DONE &&
              sim->worker_up[command->worker],
          "worker %u has not mapped stream %u", command->worker, command->stream);
+    NEED(!sim_is_in_place(sim, command->id), "a row is decoded that was read in place");
     if (sim_blob_bytes_of(sim, command->id) > 0)
         NEED(row->state == SIM_ROW_FETCHED && command->blob_bytes == row->blob_bytes &&
                  command->blob_offset == row->blob_offset,
@@ -229,8 +238,9 @@ static void end_by_size_check(struct sim *sim, const struct pipeline_command *co
          "it does not say by which row it ends");
     struct pipeline_row_view view;
     pipeline_core_row(sim->core, command->stream, command->slot, command->row, &view);
-    NEED(sim_blob_bytes_of(sim, view.id) >
-             sim->params.arena_bytes / PIPELINE_ARENA_ALIGN * PIPELINE_ARENA_ALIGN,
+    NEED(!sim_is_in_place(sim, view.id) &&
+             sim_blob_bytes_of(sim, view.id) >
+                 sim->params.arena_bytes / PIPELINE_ARENA_ALIGN * PIPELINE_ARENA_ALIGN,
          "the blob of sample %llu fits", (unsigned long long)view.id);
     sim->totals->size_ends++;
 }

@@ -70,6 +70,13 @@ static struct sim_row *row_of(struct sim *sim, const struct sim_op *op)
     return &sim->streams[op->stream].slots[op->slot].rows[op->row];
 }
 
+static void row_write(struct sim *sim, const struct sim_op *op, uint64_t stamp)
+{
+    if (sim->streams[op->stream].slots[op->slot].held)
+        sim_fail(sim, "slot %u is written while it is the rank's", op->slot);
+    row_of(sim, op)->stamp = stamp;
+}
+
 /* The row's sample is made, or failed: then the next substitute is the row's. */
 static void row_ends(struct sim *sim, const struct sim_op *op, enum spdl_class class_number)
 {
@@ -98,15 +105,18 @@ static bool act_fetched(struct sim *sim)
     bool good = event.class_number == SPDL_CLASS_OK;
     for (uint64_t at = 0; good && at < op.blob_bytes; at += PIPELINE_ARENA_ALIGN)
         sim->page[(op.blob_offset + at) / PIPELINE_ARENA_ALIGN] = op.id;
+    if (op.in_place)
+        row_write(sim, &op, good ? sim_stamp_of(op.id, op.epoch, op.position) : 4);
     sim->fetching--;
     struct pipeline_row_ref ref = {0};
     sim_feed(sim, &event, 0, &ref);
     ref_check(sim, &op, &ref);
-    if (op.orphan || !good)
+    if (!op.in_place && (op.orphan || !good))
         sim_pages_give(sim, op.blob_offset, op.blob_bytes);
     if (op.orphan)
         return true;
-    if (good)
+    sim->totals->in_place += op.in_place;
+    if (good && !op.in_place)
         row_of(sim, &op)->state = SIM_ROW_FETCHED;
     else
         row_ends(sim, &op, event.class_number);
@@ -121,13 +131,6 @@ static uint64_t blob_read(const struct sim *sim, const struct sim_op *op)
         if (sim->page[(op->blob_offset + at) / PIPELINE_ARENA_ALIGN] != first)
             return UINT64_MAX;
     return first;
-}
-
-static void row_write(struct sim *sim, const struct sim_op *op, uint64_t stamp)
-{
-    if (sim->streams[op->stream].slots[op->slot].held)
-        sim_fail(sim, "slot %u is written while it is the rank's", op->slot);
-    row_of(sim, op)->stamp = stamp;
 }
 
 /* The worker is gone, with all that it worked on. `suspects` may name tickets of anything. */

@@ -98,6 +98,7 @@ void sim_lookup(void *context, uint32_t stream, const struct pipeline_place *pla
     uint64_t id = sample_at(job, place->epoch, place->position, place->attempt);
     ret_sample->id = id;
     ret_sample->blob_bytes = sim_blob_bytes_of(sim, id);
+    ret_sample->in_place = sim_is_in_place(sim, id);
     if (sim_fate_of(sim, id) == SIM_BAD_LOOKUP)
         ret_sample->class_number = sim_class_of(sim, id);
 }

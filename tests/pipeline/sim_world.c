@@ -67,6 +67,8 @@ enum sim_fate sim_fate_of(const struct sim *sim, uint64_t id)
     at -= sim->bad_lookup;
     if (at < sim->bad_fetch && sim_blob_bytes_of(sim, id) > 0)
         return SIM_BAD_FETCH;
+    if (sim_is_in_place(sim, id))
+        return SIM_GOOD;
     if (at < sim->bad_fetch + sim->bad_decode)
         return SIM_BAD_DECODE;
     at -= sim->bad_fetch + sim->bad_decode;
@@ -96,6 +98,11 @@ uint64_t sim_blob_bytes_of(const struct sim *sim, uint64_t id)
     if (bits % 16 == 0)
         return 0;
     return 1 + (bits >> 8) % (sim->blob_pages_max * (uint64_t)PIPELINE_ARENA_ALIGN);
+}
+
+bool sim_is_in_place(const struct sim *sim, uint64_t id)
+{
+    return sim_blob_bytes_of(sim, id) > 0 && sim_mix(sim->salt + 2, id) % 1000 < sim->in_place;
 }
 
 uint64_t sim_stamp_of(uint64_t id, uint32_t epoch, uint64_t position)
@@ -224,6 +231,8 @@ static void sim_init(struct sim *sim, uint64_t seed)
     }
     if (sim_chance(sim, 50))
         sim->bad_lookup = sim->bad_fetch = sim->bad_decode = 334; /* not one is good */
+    if (sim_chance(sim, 400))
+        sim->in_place = pick(sim, 1000, 300, 1000);
     sim->blob_pages_max = 1 + (uint32_t)sim_below(sim, 4);
     uint64_t pages = sim->blob_pages_max + sim_below(sim, sim_chance(sim, 500) ? 5 : 400);
     if (sim->blob_pages_max > 1 && sim_chance(sim, 20))

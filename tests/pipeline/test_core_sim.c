@@ -29,7 +29,7 @@
 #define IS_SLOW 0
 #endif
 
-enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 26, DEFECT_SCHEDULES = 2000 };
+enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 27, DEFECT_SCHEDULES = 2000 };
 
 extern int pipeline_core_defect;
 int pipeline_core_defect;
@@ -115,6 +115,7 @@ static void test_schedules(void **state)
                 {"decodes into a full queue", t->queue_full},
                 {"orphans", t->orphans},
                 {"bogus events", t->bogus},
+                {"rows read in place", t->in_place},
                 {"ends by policy", t->policy_ends},
                 {"rows substituted", t->substituted_rows},
                 {"ends by attempts", t->attempt_ends},

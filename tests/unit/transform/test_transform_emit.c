@@ -171,10 +171,46 @@ static void test_runs_agree(void **state)
     transform_destroy(transform);
 }
 
+/* All ways that this CPU has write the bytes of the portable one and not one more: every width from
+ * 1 to 200, the line alone in the middle of its picture. */
+static void test_kernels_agree(void **state)
+{
+    (void)state;
+    enum { MOST = 200, ROOM = MOST * HEIGHT * 3 * 4 };
+    static uint8_t source[3 * MOST], got[ROOM], want[ROOM];
+    static struct emit wide, portable;
+    static const uint32_t dtypes[] = {FIELD_DTYPE_UINT8, FIELD_DTYPE_FLOAT32, FIELD_DTYPE_FLOAT16,
+                                      FIELD_DTYPE_BFLOAT16};
+    for (size_t i = 0; i < sizeof source; i++)
+        source[i] = (uint8_t)(i * 2654435761u >> 13);
+    portable.kernels = &transform_emit_portable;
+    for (unsigned k = 0; (wide.kernels = transform_emit_choice(k)) != NULL; k++) {
+        for (uint32_t i = 0; i < 16; i++) {
+            struct field_spec field =
+                field_of(dtypes[i % 4], FIELD_LAYOUT_NHWC + i / 4 % 2, i % 4 ? i / 8 : 0);
+            wide.ready = false;
+            transform_emit_prepare(&wide, &field);
+            transform_emit_prepare(&portable, &field);
+            for (int32_t width = 1; width <= MOST; width++) {
+                memset(got, 0xEE, sizeof got);
+                memset(want, 0xEE, sizeof want);
+                const uint8_t *from =
+                    source + (i + (uint32_t)width) % (3 * (MOST - (uint32_t)width) + 1);
+                transform_emit_line(&wide, from, width, HEIGHT, (int32_t)i % HEIGHT, got);
+                transform_emit_line(&portable, from, width, HEIGHT, (int32_t)i % HEIGHT, want);
+                if (memcmp(got, want, sizeof got) != 0)
+                    fail_msg("%s: dtype %u layout %u width %d", wide.kernels->name, field.dtype,
+                             field.layout, width);
+            }
+        }
+        print_message("%s\n", wide.kernels->name);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_uint8), cmocka_unit_test(test_float32),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_runs_agree)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_uint8), cmocka_unit_test(test_float32), cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_runs_agree), cmocka_unit_test(test_kernels_agree)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
