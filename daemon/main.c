@@ -1,5 +1,6 @@
 /* spdld: the daemon of a node, or a job's private one. Its workers are processes. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <spawn.h>
@@ -32,10 +33,11 @@ static int worker_path(char path[PATH_MAX], struct err *reterr)
     return err_set(reterr, -ENOENT, "spdld-worker is not in %s", self);
 }
 
-static int start_process(int socket_fd, pid_t *ret_pid, struct err *reterr)
+static int start_process(int socket_fd, uint64_t memory_bytes, pid_t *ret_pid, struct err *reterr)
 {
-    char path[PATH_MAX], name[] = "spdld-worker";
-    char *arguments[] = {name, NULL};
+    char path[PATH_MAX], name[] = "spdld-worker", option[] = "--memory", memory[24];
+    char *arguments[] = {name, option, memory, NULL};
+    snprintf(memory, sizeof memory, "%" PRIu64, memory_bytes);
     int rc = worker_path(path, reterr);
     if (rc < 0)
         return rc;

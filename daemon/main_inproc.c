@@ -10,12 +10,13 @@
 
 static void *run(void *argument)
 {
-    worker_run((int)(intptr_t)argument);
+    worker_run((int)(intptr_t)argument, NULL);
     return NULL;
 }
 
-static int start_thread(int socket_fd, pid_t *ret_pid, struct err *reterr)
+static int start_thread(int socket_fd, uint64_t memory_bytes, pid_t *ret_pid, struct err *reterr)
 {
+    (void)memory_bytes; /* it shares the memory of spdld */
     pthread_t thread;
     int rc = pthread_create(&thread, NULL, run, (void *)(intptr_t)socket_fd);
     if (rc != 0)

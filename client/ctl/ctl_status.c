@@ -72,6 +72,32 @@ static void status_streams_json(struct ctl_text *text, const Spdl__V1__StatusRep
     ctl_json_close(text, ']');
 }
 
+/* What each worker has taken away from itself. */
+static void status_workers_json(struct ctl_text *text, const Spdl__V1__StatusReply *status)
+{
+    ctl_json_open(text, '[');
+    for (size_t i = 0; i < status->n_workers; i++) {
+        const Spdl__V1__WorkerStatus *worker = status->workers[i];
+        ctl_json_open(text, '{');
+        ctl_json_key_signed(text, "pid", worker->pid);
+        ctl_json_key_unsigned(text, "uid", worker->uid);
+        ctl_json_key(text, "sandbox");
+        ctl_json_open(text, '{');
+        ctl_json_key(text, "seccomp");
+        ctl_json_bool(text, worker->seccomp);
+        ctl_json_key_unsigned(text, "landlock", worker->landlock);
+        ctl_json_key(text, "no_new_privs");
+        ctl_json_bool(text, worker->no_new_privs);
+        ctl_json_key(text, "limits");
+        ctl_json_bool(text, worker->limits);
+        ctl_json_key(text, "relaxed");
+        ctl_json_bool(text, worker->relaxed);
+        ctl_json_close(text, '}');
+        ctl_json_close(text, '}');
+    }
+    ctl_json_close(text, ']');
+}
+
 static void status_json(struct ctl_text *text, const Spdl__V1__StatusReply *status)
 {
     ctl_json_open(text, '{');
@@ -98,6 +124,8 @@ static void status_json(struct ctl_text *text, const Spdl__V1__StatusReply *stat
     for (size_t i = 0; i < status->n_worker_pids; i++)
         ctl_json_signed(text, status->worker_pids[i]);
     ctl_json_close(text, ']');
+    ctl_json_key(text, "workers");
+    status_workers_json(text, status);
     ctl_json_key_unsigned(text, "worker_restarts", status->worker_restarts);
     ctl_json_key_unsigned(text, "lost_clients", status->lost_clients);
     ctl_json_key_unsigned(text, "protocol_errors", status->protocol_errors);
@@ -197,6 +225,30 @@ static void status_memory(struct ctl_text *text, const Spdl__V1__StatusReply *st
     ctl_text_str(text, "\n");
 }
 
+/* What holds for every worker; they differ only while a kernel is changed under a container. */
+static void status_sandbox(struct ctl_text *text, const Spdl__V1__StatusReply *status)
+{
+    if (status->n_workers == 0)
+        return;
+    bool seccomp = true, landlock = true, privs = true, limits = true, relaxed = false;
+    for (size_t i = 0; i < status->n_workers; i++) {
+        const Spdl__V1__WorkerStatus *worker = status->workers[i];
+        seccomp = seccomp && worker->seccomp;
+        landlock = landlock && worker->landlock > 0;
+        privs = privs && worker->no_new_privs;
+        limits = limits && worker->limits;
+        relaxed = relaxed || worker->relaxed;
+    }
+    ctl_text_str(text, "; sandbox:");
+    if (!seccomp && !landlock && !privs && !limits)
+        ctl_text_str(text, status->n_worker_pids ? " none" : " none, they are threads of spdld");
+    ctl_text_str(text, seccomp ? " seccomp" : "");
+    ctl_text_str(text, landlock ? " landlock" : "");
+    ctl_text_str(text, privs ? " no_new_privs" : "");
+    ctl_text_str(text, limits ? " limits" : "");
+    ctl_text_str(text, relaxed ? " (relaxed: built with a sanitizer)" : "");
+}
+
 static void status_daemon(struct ctl_text *text, const Spdl__V1__StatusReply *status)
 {
     ctl_text_printf(text, "spdld %s  pid %" PRId64 "  up ", status->version, status->pid);
@@ -213,6 +265,7 @@ static void status_daemon(struct ctl_text *text, const Spdl__V1__StatusReply *st
         ctl_text_str(text, status->n_worker_pids == 1 ? " in process" : " in processes");
     for (size_t i = 0; i < status->n_worker_pids; i++)
         ctl_text_printf(text, " %" PRId64, status->worker_pids[i]);
+    status_sandbox(text, status);
     if (status->worker_restarts)
         ctl_text_printf(text, ", restarted %" PRIu64 " times", status->worker_restarts);
     ctl_text_printf(text, "\nCPU      %.1f s;  resident %.1f MiB;  segments %s\n", status->cpu_s,

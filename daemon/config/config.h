@@ -87,6 +87,7 @@ struct config {
     uint32_t shm;            /* enum config_shm */
     uint64_t max_sample_bytes;
     uint64_t max_pixels;
+    uint64_t worker_bytes;                             /* of a worker's own; 0: auto */
     char index_dir[2048];                              /* "auto", "none" or a folder */
     char fetch_faulty[128];                            /* tests only; not in the sample file */
     char file[CONFIG_PATH_BYTES];                      /* that settings were read from; "": none */

@@ -53,6 +53,9 @@ const struct config_opt config_settings[] = {
      "64MiB", NULL, "Largest sample; a larger one is an error of class LIMIT"},
     {"limits.pixels", CONFIG_TYPE_COUNT, CONFIG_OPT_RESTART, AT(max_pixels), 1, 65535ull * 65535,
      "134217728", NULL, "Most pixels of a picture; above it the sample is an error of class LIMIT"},
+    {"limits.worker", CONFIG_TYPE_SIZE, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(worker_bytes),
+     64 * MIB, 64 * TIB, "auto", NULL,
+     "Memory of a worker's own, beside rings and blobs; auto: half of what the cgroup allows"},
     {.name = NULL},
 };
 /* clang-format on */

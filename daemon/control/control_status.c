@@ -27,7 +27,8 @@ static double cpu_seconds(const struct pipeline_status *status)
     for (uint32_t i = 0; i < status->worker_count; i++) {
         clockid_t clock;
         struct timespec used;
-        if (clock_getcpuclockid(status->worker_pids[i], &clock) == 0 &&
+        if (status->workers[i].pid > 0 &&
+            clock_getcpuclockid(status->workers[i].pid, &clock) == 0 &&
             clock_gettime(clock, &used) == 0)
             seconds += (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
     }
@@ -57,7 +58,9 @@ struct answer {
     uint32_t dataset_count, stream_count;
     Spdl__V1__DatasetStatus *datasets[DATASETS_MAX];
     Spdl__V1__StreamStatus *streams[STREAMS_MAX];
-    int64_t pids[16];
+    int64_t pids[PIPELINE_STATUS_WORKERS_MAX];
+    Spdl__V1__WorkerStatus workers[PIPELINE_STATUS_WORKERS_MAX];
+    Spdl__V1__WorkerStatus *worker_list[PIPELINE_STATUS_WORKERS_MAX];
 };
 
 static char *copy(const char *text)
@@ -106,7 +109,7 @@ static bool add_dataset(struct answer *answer, const struct pipeline_dataset_sta
 
 static bool add_failures(Spdl__V1__StreamStatus *to, const uint64_t counts[SPDL_CLASS_COUNT])
 {
-    to->failures = calloc(SPDL_CLASS_COUNT, sizeof *to->failures);
+    to->failures = calloc(SPDL_CLASS_COUNT, sizeof(void *));
     for (unsigned c = 1; to->failures && c < SPDL_CLASS_COUNT; c++) {
         if (counts[c] == 0)
             continue;
@@ -180,6 +183,28 @@ static bool collect(const struct control *control, struct answer *answer)
     return true;
 }
 
+static void workers_fill(struct answer *answer)
+{
+    Spdl__V1__StatusReply *reply = &answer->reply;
+    for (uint32_t i = 0; i < answer->status.worker_count; i++) {
+        const struct pipeline_worker_status *from = &answer->status.workers[i];
+        Spdl__V1__WorkerStatus *to = answer->worker_list[i] = &answer->workers[i];
+        spdl__v1__worker_status__init(to);
+        to->pid = from->pid;
+        to->uid = from->uid;
+        to->no_new_privs = (from->lock.flags & WORKER_LOCK_NO_NEW_PRIVS) != 0;
+        to->limits = (from->lock.flags & WORKER_LOCK_LIMITS) != 0;
+        to->landlock = from->lock.landlock_abi;
+        to->seccomp = (from->lock.flags & WORKER_LOCK_SECCOMP) != 0;
+        to->relaxed = (from->lock.flags & WORKER_LOCK_RELAXED) != 0;
+        if (from->pid > 0)
+            answer->pids[reply->n_worker_pids++] = from->pid;
+    }
+    reply->worker_pids = answer->pids;
+    reply->n_workers = answer->status.worker_count;
+    reply->workers = answer->worker_list;
+}
+
 static void reply_fill(const struct control *control, struct answer *answer, char *version,
                        char *engine, char *note)
 {
@@ -198,17 +223,14 @@ static void reply_fill(const struct control *control, struct answer *answer, cha
     reply->n_streams = answer->stream_count;
     reply->streams = answer->streams;
     reply->decode_threads = status->decode_threads;
-    for (uint32_t i = 0; i < status->worker_count; i++)
-        answer->pids[i] = status->worker_pids[i];
-    reply->n_worker_pids = status->worker_count;
-    reply->worker_pids = answer->pids;
+    workers_fill(answer);
     reply->worker_restarts = status->worker_restarts;
     reply->lost_clients = control->lost_clients;
     reply->protocol_errors = control->protocol_errors;
     reply->cpu_s = cpu_seconds(status);
     reply->pss_mib = pss_mib_of(getpid());
-    for (uint32_t i = 0; i < status->worker_count; i++)
-        reply->pss_mib += pss_mib_of(status->worker_pids[i]);
+    for (size_t i = 0; i < reply->n_worker_pids; i++)
+        reply->pss_mib += pss_mib_of((pid_t)reply->worker_pids[i]);
     reply->reads = status->reads;
     reply->read_bytes = status->read_bytes;
     reply->arena_used = status->arena_used;
@@ -277,7 +299,7 @@ static Spdl__V1__Why *why_make(const struct pipeline_stream *stream)
 int control_why_handle(struct session *session, uint32_t request, const Spdl__V1__WhyRequest *asked)
 {
     const struct pipeline *pipeline = session->control->params.pipeline;
-    Spdl__V1__Why **list = calloc(STREAMS_MAX, sizeof *list);
+    Spdl__V1__Why **list = calloc(STREAMS_MAX, sizeof(void *));
     size_t count = 0;
     const struct pipeline_stream *at = NULL;
     struct pipeline_stream_status status;

@@ -356,6 +356,8 @@ int64_t pipeline_step(struct pipeline *pipeline)
 
 /* --- views --- */
 
+_Static_assert((int)PIPELINE_WORKERS_MAX <= (int)PIPELINE_STATUS_WORKERS_MAX, "room for all");
+
 void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status)
 {
     struct fetch_stats reads;
@@ -371,10 +373,12 @@ void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *re
         .read_bytes = reads.bytes,
         .worker_restarts = pipeline->worker_restarts,
         .decode_threads = pipeline->threads};
-    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
-        if (pipeline->seats[i].worker && pipeline_worker_pid(pipeline->seats[i].worker) > 0)
-            ret_status->worker_pids[ret_status->worker_count++] =
-                pipeline_worker_pid(pipeline->seats[i].worker);
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        const struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->worker)
+            ret_status->workers[ret_status->worker_count++] = (struct pipeline_worker_status){
+                .pid = pipeline_worker_pid(seat->worker), .uid = seat->uid, .lock = seat->lock};
+    }
 }
 
 struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,

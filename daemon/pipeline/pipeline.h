@@ -140,11 +140,17 @@ struct pipeline_dataset_status {
     uint32_t field_count;
     const struct field_spec *fields;
 };
+struct pipeline_worker_status {
+    pid_t pid; /* 0: a thread of this process */
+    uid_t uid; /* whose streams it serves */
+    struct worker_lock lock;
+};
+enum { PIPELINE_STATUS_WORKERS_MAX = 16 };
 struct pipeline_status {
     const char *engine, *engine_note;
     uint64_t memory_limit, memory_used, arena_used, arena_bytes, reads, read_bytes, worker_restarts;
     uint32_t decode_threads, worker_count;
-    pid_t worker_pids[16];
+    struct pipeline_worker_status workers[PIPELINE_STATUS_WORKERS_MAX];
     double ended_workers_cpu_s; /* is part of the daemon's RUSAGE_CHILDREN */
 };
 

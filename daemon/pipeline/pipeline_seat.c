@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
@@ -41,9 +42,22 @@ int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat,
 
 /* --- what workers report --- */
 
-static void on_ready(void *context, uint32_t worker)
+/* Said once for each worker: an operator who has another kernel than he thinks shall know. */
+static void log_lock(const struct worker_lock *lock)
+{
+    if (lock->flags & WORKER_LOCK_RELAXED)
+        log_line(LOG_LEVEL_WARNING,
+                 "the worker is built with a sanitizer: its sandbox is not the whole one");
+    else if (lock->flags != 0 && !(lock->flags & WORKER_LOCK_SECCOMP))
+        log_line(LOG_LEVEL_WARNING,
+                 "the worker runs without a filter of system calls: this kernel has no seccomp");
+}
+
+static void on_ready(void *context, uint32_t worker, const struct worker_lock *lock)
 {
     struct pipeline *pipeline = context;
+    pipeline->seats[worker].lock = *lock;
+    log_lock(lock);
     struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_UP, .worker = worker};
     pipeline->seats[worker].was_ready = true;
     pipeline->seats[worker].failed_starts = 0;
@@ -215,11 +229,19 @@ static void later(struct pipeline_seat *seat, uint64_t now_ns)
     seat->failed_starts++;
 }
 
+/* Codecs are bounded by limits.pixels; this bounds a codec that has a defect. */
+static uint64_t worker_memory_bytes(const struct pipeline *pipeline)
+{
+    uint64_t bytes = pipeline->params.config->worker_bytes;
+    return bytes ? bytes : limits_memory_bytes() / 2;
+}
+
 static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
 {
     struct pipeline_seat *seat = &pipeline->seats[number];
     struct pipeline_worker_params params = {.number = number,
                                             .thread_count = pipeline->threads,
+                                            .memory_bytes = worker_memory_bytes(pipeline),
                                             .shm_kind =
                                                 (enum spdl_shm_kind)pipeline->params.config->shm,
                                             .arena = &pipeline->arena,

@@ -129,10 +129,11 @@ struct pipeline_seat { /* a place for a worker: one user's */
     bool dead;                      /* to be buried in the next step */
     bool was_ready;
     uint32_t failed_starts;
-    uint64_t start_ns; /* when it may be started again */
-    uint64_t moved_ns; /* when it last finished a row or had none to finish */
-    char note[160];    /* of its last death */
-    int start_code;    /* why it could not be started the last time; 0: it was */
+    uint64_t start_ns;       /* when it may be started again */
+    uint64_t moved_ns;       /* when it last finished a row or had none to finish */
+    struct worker_lock lock; /* of the last one that was ready */
+    char note[160];          /* of its last death */
+    int start_code;          /* why it could not be started the last time; 0: it was */
 };
 
 struct pipeline {

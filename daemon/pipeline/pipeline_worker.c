@@ -292,8 +292,8 @@ static void on_socket(void *context, uint32_t events)
     if (events & EPOLLOUT)
         flush(worker);
     for (;;) {
-        struct worker_message_head head;
-        ssize_t bytes = recv(worker->socket_fd, &head, sizeof head, MSG_DONTWAIT);
+        struct worker_ready message;
+        ssize_t bytes = recv(worker->socket_fd, &message, sizeof message, MSG_DONTWAIT);
         if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (bytes <= 0) { /* the end of a process is seen by its pidfd, which also says how */
@@ -303,8 +303,9 @@ static void on_socket(void *context, uint32_t events)
                 bury(worker, false, "its thread ended");
             return;
         }
-        if ((size_t)bytes == sizeof head && head.kind == WORKER_READY)
-            worker->params.ops->ready(worker->params.context, worker->params.number);
+        struct worker_message_head head = message.head;
+        if ((size_t)bytes == sizeof message && head.kind == WORKER_READY)
+            worker->params.ops->ready(worker->params.context, worker->params.number, &message.lock);
         else if ((size_t)bytes == sizeof head && head.kind == WORKER_ADDED)
             worker->params.ops->attached(worker->params.context, worker->params.number,
                                          head.stream);
@@ -363,7 +364,8 @@ static int launch(struct pipeline_worker *worker, struct err *reterr)
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return err_set(reterr, -errno, "no socket for a worker: %s", strerror(errno));
     worker->socket_fd = ends[0];
-    int rc = worker->params.launcher->start(ends[1], &worker->pid, reterr);
+    int rc =
+        worker->params.launcher->start(ends[1], worker->params.memory_bytes, &worker->pid, reterr);
     if (rc < 0) {
         close(ends[1]);
         return rc;

@@ -15,14 +15,14 @@
 #include "worker/worker.h"
 
 /* How a worker is started: as a process (spdld) or as a thread (spdld-inproc). Takes the socket on
- * success. *ret_pid: 0 for a thread. */
+ * success. memory_bytes: that a process may have of its own. *ret_pid: 0 for a thread. */
 struct pipeline_launcher {
-    int (*start)(int socket_fd, pid_t *ret_pid, struct err *reterr);
+    int (*start)(int socket_fd, uint64_t memory_bytes, pid_t *ret_pid, struct err *reterr);
 };
 
 /* What the worker tells, to the pipeline. context is the pipeline's. */
 struct pipeline_worker_ops {
-    void (*ready)(void *context, uint32_t worker);
+    void (*ready)(void *context, uint32_t worker, const struct worker_lock *lock);
     void (*attached)(void *context, uint32_t worker, uint32_t stream);
     void (*detached)(void *context, uint32_t worker, uint32_t stream);
     void (*finished)(void *context, uint32_t worker,
@@ -36,6 +36,7 @@ struct pipeline_worker_ops {
 struct pipeline_worker_params {
     uint32_t number;
     uint32_t thread_count;
+    uint64_t memory_bytes; /* for its own */
     enum spdl_shm_kind shm_kind;
     const struct spdl_shm_segment *arena; /* borrowed for life */
     struct loop *loop;

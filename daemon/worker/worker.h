@@ -3,10 +3,11 @@
  * beside them); rows travel through the rings of shm/shm_work.h.
  *
  * Life: spdld starts the worker with the socket as descriptor 3 → START (arena, commands,
- * completions, eventfd) → READY → any number of ADD (data segment) → ADDED and DROP → DROPPED → end
- * of file: the worker exits with 0. spdld sends commands for a stream only between its ADDED and
- * its DROP, and DROP only when none of them is outstanding. After START the worker opens nothing:
- * all it ever maps came by descriptor. A message that does not fit ends the worker with status 2.
+ * completions, eventfd) → READY (what holds of its lock) → any number of ADD (data segment) → ADDED
+ * and DROP → DROPPED → end of file: the worker exits with 0. spdld sends commands for a stream only
+ * between its ADDED and its DROP, and DROP only when none of them is outstanding. After START the
+ * worker opens nothing: all it ever maps came by descriptor. A message that does not fit ends the
+ * worker with status 2.
  */
 #ifndef SPDLD_WORKER_H
 #define SPDLD_WORKER_H
@@ -15,7 +16,7 @@
 
 #include "item/field.h"
 
-enum { WORKER_VERSION = 2, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
+enum { WORKER_VERSION = 3, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
 
 enum worker_message_kind {
     WORKER_START = 1, /* spdld → worker; descriptors: arena (read-only), commands (read-only),
@@ -30,6 +31,25 @@ enum worker_message_kind {
 struct worker_message_head {
     uint32_t kind;   /* enum worker_message_kind */
     uint32_t stream; /* the worker's number for it: < WORKER_STREAMS_MAX; 0 in START and READY */
+};
+
+/* What a worker has taken away from itself, see worker_lock.h. */
+enum worker_lock_flag {
+    WORKER_LOCK_NO_NEW_PRIVS = 1, /* no program that it starts could have more rights */
+    WORKER_LOCK_LIMITS = 2,       /* no core file, few descriptors, memory of its own bounded */
+    WORKER_LOCK_LANDLOCK = 4,     /* no file, no port, no signal to others: refused by the kernel */
+    WORKER_LOCK_SECCOMP = 8,      /* only the system calls of a list; another one is its death */
+    WORKER_LOCK_RELAXED = 16      /* built with a sanitizer, which needs more than the list has */
+};
+
+struct worker_lock {
+    uint32_t flags;        /* enum worker_lock_flag */
+    uint32_t landlock_abi; /* of the kernel; 0: it has none */
+};
+
+struct worker_ready {
+    struct worker_message_head head;
+    struct worker_lock lock; /* all zero: a thread of spdld-inproc, which has none */
 };
 
 struct worker_start {
@@ -56,8 +76,9 @@ struct worker_add {
 };
 
 /* Runs the worker on its socket until the peer closes it: the whole life of spdld-worker, or of a
- * thread in spdld-inproc. Takes the descriptor. Returns 0 at end of file, 2 when the peer broke the
- * protocol, 1 when memory or threads are short (a line says so on standard error). Blocks. */
-int worker_run(int socket_fd);
+ * thread in spdld-inproc. lock: what the process has taken away from itself, to be told; NULL:
+ * none. Takes the descriptor. Returns 0 at end of file, 2 when the peer broke the protocol, 1 when
+ * memory or threads are short (a line says so on standard error). Blocks. */
+int worker_run(int socket_fd, const struct worker_lock *lock);
 
 #endif

@@ -11,6 +11,7 @@
 #include "shm/shm_failpoint.h"
 #include "transform/transform.h"
 #include "worker/worker_orient.h"
+#include "worker/worker_probe.h"
 #include "worker/worker_value.h"
 
 _Static_assert((int)SPDL_WORK_FIELDS_MAX == (int)FIELD_MAX, "one number of fields");
@@ -102,6 +103,7 @@ static struct decode_packet packet_of(const struct field_job *job)
     if (job->part->kind != SPDL_WORK_PART_BLOB)
         return (struct decode_packet){NULL, 0};
     SPDL_CRASHPOINT(job->job->arena + job->part->value, job->part->bytes);
+    WORKER_PROBE(job->job->arena + job->part->value, job->part->bytes);
     return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
 }
 

@@ -81,11 +81,16 @@ static int receive(int socket_fd, struct message *message)
 }
 
 /* A peer that is gone shows at the next receive. */
+static void say(int socket_fd, const void *message, size_t bytes)
+{
+    while (send(socket_fd, message, bytes, MSG_NOSIGNAL) < 0 && errno == EINTR)
+        continue;
+}
+
 static void reply(int socket_fd, enum worker_message_kind kind, uint32_t stream)
 {
     struct worker_message_head head = {.kind = (uint32_t)kind, .stream = stream};
-    while (send(socket_fd, &head, sizeof head, MSG_NOSIGNAL) < 0 && errno == EINTR)
-        continue;
+    say(socket_fd, &head, sizeof head);
 }
 
 static bool start_fits(const struct message *message)
@@ -124,7 +129,8 @@ static int on_start(struct worker *worker, struct message *message)
     if (rc != 0)
         return rc;
     SPDL_FAILPOINT("worker.start.before-ready");
-    reply(worker->socket_fd, WORKER_READY, 0);
+    struct worker_ready ready = {.head.kind = WORKER_READY, .lock = worker->lock};
+    say(worker->socket_fd, &ready, sizeof ready);
     return 0;
 }
 
@@ -206,7 +212,7 @@ static void release(struct worker *worker)
     free(worker);
 }
 
-int worker_run(int socket_fd)
+int worker_run(int socket_fd, const struct worker_lock *lock)
 {
     int status = EXIT_SHORT;
     struct worker *worker = aligned_alloc(_Alignof(struct worker), sizeof *worker);
@@ -218,6 +224,8 @@ int worker_run(int socket_fd)
         memset(worker, 0, sizeof *worker);
         worker->socket_fd = socket_fd;
         worker->event_fd = -1;
+        if (lock != NULL)
+            worker->lock = *lock;
         status = serve(worker, message);
         /* Partner: the release in give_up. */
         if (atomic_load_explicit(&worker->broken, memory_order_acquire)) {

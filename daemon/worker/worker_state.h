@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "shm/shm_work.h"
+#include "worker/worker.h"
 #include "worker/worker_stream.h"
 
 struct worker_row;
@@ -21,6 +22,7 @@ struct worker_thread {
 };
 
 struct worker {
+    struct worker_lock lock; /* to be told in READY */
     int socket_fd, event_fd;
     const uint8_t *arena;
     const struct spdl_work_command_segment *commands;

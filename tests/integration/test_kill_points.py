@@ -28,18 +28,6 @@ def points(prefix):
     return sorted(name for name in found if name.startswith(prefix))
 
 
-def programs(work):
-    """Programs with the points in them. make gets no more to do when they are there."""
-    if "san-" in harness.BUILD.name:
-        raise harness.Skip("the points are tried in a build without sanitizers")
-    folder = ROOT / "build" / "failpoints"
-    env = {key: value for key, value in os.environ.items() if key not in ("BUILD", "MAKEFLAGS", "MAKELEVEL", "SAN", "CC")}
-    made = subprocess.run(["make", "-s", "-j2", "-C", str(ROOT), "FAILPOINTS=1", "programs"], capture_output=True, text=True, env=env)
-    check(made.returncode == 0, f"the build with points failed: {made.stderr[-600:]}")
-    harness.BUILD = folder
-    return folder
-
-
 def whole_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
@@ -89,7 +77,7 @@ def without_streams(work, config, daemon, env, name):
 
 
 def try_points(work, prefix, hits):
-    programs(work)
+    harness.use_points()
     config = work.config(harness.folder_config(harness.photos(300)))
     daemon = work.daemon(config)
     unkilled = [facts(line) for line in work.pull("p", batch=BATCH, seed=3, hash=True, steps=STEPS)]
@@ -126,7 +114,7 @@ def test_points_of_a_rank(work):
 
 def test_a_codec_that_crashes(work):
     """It costs one sample each: the worker is started again, nobody else's batch changes, and the sample is of class CRASH and gives way."""
-    programs(work)
+    harness.use_points()
     folder, marker = work.path / "in", "a marker that no picture has"
     folder.mkdir()
     keys = [f"g{i:03d}.jpg" for i in range(120)]

@@ -52,6 +52,18 @@ def photos(count=300):
         raise Skip(str(error)) from error
 
 
+def use_points():
+    """Goes on with programs that have points to die at (shm/shm_failpoint.h) and probes. make gets no more to do when they are there."""
+    global BUILD
+    if SANITIZED:
+        raise Skip("the points are tried in a build without sanitizers")
+    folder = ROOT / "build" / "failpoints"
+    env = {key: value for key, value in os.environ.items() if key not in ("BUILD", "MAKEFLAGS", "MAKELEVEL", "SAN", "CC")}
+    made = subprocess.run(["make", "-s", "-j2", "-C", str(ROOT), "FAILPOINTS=1", "programs"], capture_output=True, text=True, env=env)
+    check(made.returncode == 0, f"the build with points failed: {made.stderr[-600:]}")
+    BUILD = folder
+
+
 def wait_until(condition, timeout_s, what):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + timeout_s * PATIENCE

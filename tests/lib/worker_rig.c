@@ -18,7 +18,7 @@
 static void *run_worker(void *argument)
 {
     struct worker_rig *rig = argument;
-    rig->status = worker_run(rig->peer_fd);
+    rig->status = worker_run(rig->peer_fd, NULL);
     return NULL;
 }
 
@@ -54,10 +54,11 @@ void rig_send_message(const struct worker_rig *rig, const void *data, size_t byt
 
 void rig_expect_reply(const struct worker_rig *rig, enum worker_message_kind kind, uint32_t stream)
 {
-    struct worker_message_head head;
-    assert_int_equal(recv(rig->socket_fd, &head, sizeof head, 0), sizeof head);
-    assert_int_equal(head.kind, kind);
-    assert_int_equal(head.stream, stream);
+    struct worker_ready message;
+    size_t bytes = kind == WORKER_READY ? sizeof message : sizeof message.head;
+    assert_int_equal(recv(rig->socket_fd, &message, sizeof message, 0), bytes);
+    assert_int_equal(message.head.kind, kind);
+    assert_int_equal(message.head.stream, stream);
 }
 
 struct worker_start rig_start_message(const struct worker_rig *rig, uint32_t threads)
