@@ -10,6 +10,7 @@ enum {
     CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
     CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
     CONTROL_LOOKS_MAX = 4,                 /* questions for indexes, of one connection */
+    CONTROL_CHANGES_MAX = 64,              /* requests for changes that are not done */
     CONTROL_STREAMS_MAX = 64,              /* of one connection */
     CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
     CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
@@ -18,6 +19,7 @@ enum {
 };
 
 struct session;
+struct control_change;
 
 struct session_stream {
     struct session *session; /* NULL: the place is free */
@@ -64,6 +66,10 @@ struct control {
     struct loop_source *owner_source;
     uint64_t generation;
     uint64_t lost_clients, protocol_errors;
+    struct chores *chores; /* read the configuration; NULL: not needed yet */
+    struct loop_source *chores_source;
+    struct control_change *changes; /* not done */
+    uint32_t change_count;
 };
 
 /* control_session.c */
@@ -103,6 +109,30 @@ int control_config_handle(struct session *session, uint32_t request,
                           const Spdl__V1__ConfigRequest *config);
 int control_compare_handle(struct session *session, uint32_t request,
                            const Spdl__V1__ConfigCompare *compare);
+
+/* control_change.c */
+int control_set_handle(struct session *session, uint32_t request,
+                       const Spdl__V1__SetRequest *asked);
+int control_reload_handle(struct session *session, uint32_t request);
+/* The answer to a ConfigRequest for differences. */
+int control_pending_handle(struct session *session, uint32_t request);
+void control_change_leave(struct session *session); /* nobody waits for its answers any more */
+void control_change_end(struct control *control);
+
+/* control_rights.c: who asks, as the kernel knows it. */
+enum { CONTROL_GROUPS_MAX = 1024 };
+struct control_peer {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+    uint32_t group_count;
+    gid_t groups[CONTROL_GROUPS_MAX];
+};
+void control_peer_read(const struct session *session, struct control_peer *ret_peer);
+bool control_peer_is_owner(const struct control_peer *peer); /* root, or the daemon's own user */
+/* … or of the group spdld-admin. May ask other programs (NSS) and block. -EACCES with a sentence
+ * that says who may. Any thread. */
+int control_peer_check(const struct control_peer *peer, struct err *reterr);
 
 /* control_quarantine.c */
 int control_quarantine_handle(struct session *session, uint32_t request,

@@ -5,8 +5,10 @@
  * Life: spdld starts the worker with the socket as descriptor 3 → START (arena, commands,
  * completions, eventfd) → READY → any number of ADD (data segment) → ADDED and DROP → DROPPED → end
  * of file: the worker exits with 0. spdld sends commands for a stream only between its ADDED and
- * its DROP, and DROP only when none of them is outstanding. After START the worker opens nothing:
- * all it ever maps came by descriptor. A message that does not fit ends the worker with status 2.
+ * its DROP, and DROP only when none of them is outstanding. THREADS may come at any time behind
+ * START and is answered by THREADS with the number of threads that run then: those that are too
+ * many wait, those that are missing are started. After START the worker opens nothing: all it ever
+ * maps came by descriptor. A message that does not fit ends the worker with status 2.
  */
 #ifndef SPDLD_WORKER_H
 #define SPDLD_WORKER_H
@@ -15,7 +17,7 @@
 
 #include "item/field.h"
 
-enum { WORKER_VERSION = 2, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
+enum { WORKER_VERSION = 3, WORKER_SOCKET_FD = 3, WORKER_SLOTS_MAX = 64, WORKER_STREAMS_MAX = 4096 };
 
 enum worker_message_kind {
     WORKER_START = 1, /* spdld → worker; descriptors: arena (read-only), commands (read-only),
@@ -24,12 +26,14 @@ enum worker_message_kind {
     WORKER_ADD = 3,   /* spdld → worker; descriptor: data segment (writable) */
     WORKER_ADDED = 4,
     WORKER_DROP = 5,
-    WORKER_DROPPED = 6
+    WORKER_DROPPED = 6,
+    WORKER_THREADS = 7 /* both ways */
 };
 
 struct worker_message_head {
     uint32_t kind;   /* enum worker_message_kind */
-    uint32_t stream; /* the worker's number for it: < WORKER_STREAMS_MAX; 0 in START and READY */
+    uint32_t stream; /* the worker's number for it: < WORKER_STREAMS_MAX; 0 in START and READY;
+                        in THREADS their number, 1 … SPDL_WORK_THREADS_MAX */
 };
 
 struct worker_start {
