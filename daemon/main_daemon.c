@@ -232,6 +232,14 @@ static int fail(struct options *options, const struct err *error)
                                       : MAIN_EXIT_SHORT;
 }
 
+/* The configuration is read anew, or that is over. */
+static void on_reloading(void *context, bool begins)
+{
+    const struct daemon *daemon = context;
+    log_line(LOG_LEVEL_DEBUG, "the configuration %s: %s", begins ? "is read" : "was read",
+             daemon->options.file ? daemon->options.file : "/etc/spdld");
+}
+
 static void on_signal(void *context, uint32_t events)
 {
     struct daemon *daemon = context;
@@ -241,8 +249,7 @@ static void on_signal(void *context, uint32_t events)
         if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT)
             loop_stop(daemon->loop);
         else if (info.ssi_signo == SIGHUP)
-            log_line(LOG_LEVEL_WARNING,
-                     "SIGHUP: a new configuration needs a restart in this version");
+            control_reload(daemon->control, (pid_t)info.ssi_pid, (uid_t)info.ssi_uid);
     }
 }
 
@@ -301,7 +308,13 @@ static int start(struct daemon *daemon, const struct pipeline_launcher *launcher
                                      .pipeline = daemon->pipeline,
                                      .socket = socket,
                                      .is_private = options->is_private,
-                                     .owner = options->owner};
+                                     .owner = options->owner,
+                                     .file = options->file,
+                                     .sets = options->sets,
+                                     .set_count = options->set_count,
+                                     .reloading = on_reloading,
+                                     .context = daemon};
+    log_level_set(config_log_level(daemon->config));
     return control_create(&control, &daemon->control, reterr);
 }
 

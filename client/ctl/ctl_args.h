@@ -60,7 +60,9 @@ enum {
     CTL_VERB_INDEX = 1 << 9,
     CTL_VERB_PLAN = 1 << 12,
     CTL_VERB_QUARANTINE = 1 << 10,
-    CTL_VERB_ERRORS = 1 << 11
+    CTL_VERB_ERRORS = 1 << 11,
+    CTL_VERB_SET = 1 << 20,
+    CTL_VERB_RELOAD = 1 << 21
 };
 const struct ctl_verb *ctl_verb_find(const char *name);
 

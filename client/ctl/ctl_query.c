@@ -9,18 +9,20 @@
 #include "client/ctl/ctl_stream.h"
 #include "client/ctl/ctl_verbs.h"
 
+int ctl_query_code(int rc)
+{
+    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ENOENT)
+        return CTL_EXIT_NO_DAEMON;
+    if (rc == -EACCES || rc == -EPERM || rc == -ENOSPC)
+        return CTL_EXIT_REFUSED;
+    return rc == -EINVAL ? CTL_EXIT_USAGE : CTL_EXIT_FAILED;
+}
+
 static int query_failed(struct spdl_connection *connection, int rc)
 {
     const char *said = spdl_connection_error(connection);
     const char *sentence = *said ? said : strerror(-rc);
-    int code = CTL_EXIT_FAILED;
-    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ENOENT)
-        code = CTL_EXIT_NO_DAEMON;
-    else if (rc == -EACCES || rc == -EPERM || rc == -ENOSPC)
-        code = CTL_EXIT_REFUSED;
-    else if (rc == -EINVAL)
-        code = CTL_EXIT_USAGE;
-    return ctl_fail(code, "%s", sentence);
+    return ctl_fail(ctl_query_code(rc), "%s", sentence);
 }
 
 int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
@@ -63,6 +65,27 @@ int ctl_print(struct ctl_text *text)
                         : ctl_fail(CTL_EXIT_FAILED, "standard output: %s", strerror(-rc));
 }
 
+static void pending_json(struct ctl_text *text, const Spdl__V1__ConfigReply *reply)
+{
+    ctl_json_key(text, "pending");
+    ctl_changes_json(text, reply->pending, reply->n_pending);
+    ctl_json_key(text, "complaints");
+    ctl_json_open(text, '[');
+    for (size_t i = 0; i < reply->n_complaints; i++)
+        ctl_json_string(text, reply->complaints[i]);
+    ctl_json_close(text, ']');
+}
+
+/* As comments: what is printed stays YAML. */
+static void pending_people(struct ctl_text *text, const Spdl__V1__ConfigReply *reply)
+{
+    if (reply->n_pending > 0)
+        ctl_text_str(text, "# `spdlctl reload` would change:\n");
+    ctl_changes_people(text, "#   ", reply->pending, reply->n_pending);
+    for (size_t i = 0; i < reply->n_complaints; i++)
+        ctl_text_printf(text, "# `spdlctl reload` is refused: %s\n", reply->complaints[i]);
+}
+
 int ctl_config(const struct ctl_options *options)
 {
     struct spdl_connection *connection = NULL;
@@ -83,12 +106,15 @@ int ctl_config(const struct ctl_options *options)
     if (options->json) {
         ctl_json_open(&text, '{');
         ctl_json_key_string(&text, "yaml", yaml);
+        if (options->diff)
+            pending_json(&text, reply->config);
         ctl_json_close(&text, '}');
         ctl_text_str(&text, "\n");
     } else {
         ctl_text_str(&text, yaml);
         if (text.bytes && text.data[text.bytes - 1] != '\n')
             ctl_text_str(&text, "\n");
+        pending_people(&text, reply->config);
     }
     spdl__v1__to_client__free_unpacked(reply, NULL);
     return ctl_print(&text);

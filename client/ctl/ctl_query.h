@@ -13,6 +13,14 @@ int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
 /* Connects and asks for the status. As above. */
 int ctl_query_status(const struct ctl_options *options, Spdl__V1__ToClient **ret_reply);
 
+/* The exit code for a negative errno of the daemon. */
+int ctl_query_code(int rc);
+
+/* "NAME: was -> now" and the like, each behind `prefix`; and the same as a JSON list. */
+void ctl_changes_people(struct ctl_text *text, const char *prefix, Spdl__V1__Change *const *changes,
+                        size_t count);
+void ctl_changes_json(struct ctl_text *text, Spdl__V1__Change *const *changes, size_t count);
+
 /* Writes the text to standard output and frees it; 0 or CTL_EXIT_FAILED. */
 int ctl_print(struct ctl_text *text);
 

@@ -11,6 +11,8 @@ int ctl_streams(const struct ctl_options *options);
 int ctl_why(const struct ctl_options *options);
 int ctl_config(const struct ctl_options *options);
 int ctl_index(const struct ctl_options *options);
+int ctl_set(const struct ctl_options *options);
+int ctl_reload(const struct ctl_options *options);
 int ctl_check(const struct ctl_options *options);
 int ctl_plan(const struct ctl_options *options);
 int ctl_quarantine(const struct ctl_options *options);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "item/field.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
     CONFIG_SOCKET_BYTES = 108, /* sun_path */
     CONFIG_COMPLAINTS_MAX = 32,
     CONFIG_SETTINGS_MAX = 32,
+    CONFIG_RESTART_NAMES_BYTES = CONFIG_SETTINGS_MAX * 32,
     CONFIG_FILE_BYTES_MAX = 4 << 20,     /* of a configuration file */
     CONFIG_DATASET_BYTES_MAX = 64 << 10, /* of a dataset in a message */
     CONFIG_FILES_MAX = 256,              /* in datasets.d */
@@ -30,6 +32,7 @@ enum config_shuffle {
     CONFIG_SHUFFLE_GLOBAL,
     CONFIG_SHUFFLE_BLOCK
 }; /* numbers of enum plan_shuffle */
+enum config_log { CONFIG_LOG_DEBUG = 1, CONFIG_LOG_INFO, CONFIG_LOG_WARNING, CONFIG_LOG_ERROR };
 enum config_last { CONFIG_LAST_DROP = 1, CONFIG_LAST_PAD, CONFIG_LAST_PARTIAL };
 enum config_policy {
     CONFIG_POLICY_MASK = 1,
@@ -67,7 +70,12 @@ struct config_dataset {
 };
 
 /* Where a setting's value is from. */
-enum config_origin_kind { CONFIG_ORIGIN_DEFAULT = 0, CONFIG_ORIGIN_FILE, CONFIG_ORIGIN_SET };
+enum config_origin_kind {
+    CONFIG_ORIGIN_DEFAULT = 0,
+    CONFIG_ORIGIN_FILE,
+    CONFIG_ORIGIN_SET, /* of the command line */
+    CONFIG_ORIGIN_LIVE /* while it runs: until the next reload or start */
+};
 struct config_origin {
     uint32_t kind;         /* enum config_origin_kind */
     uint32_t line, column; /* in the file */
@@ -88,6 +96,7 @@ struct config {
     uint64_t max_sample_bytes;
     uint64_t max_pixels;
     uint64_t worker_bytes;                             /* of a worker's own; 0: auto */
+    uint32_t log_level;                                /* enum config_log */
     char index_dir[2048];                              /* "auto", "none" or a folder */
     char fetch_faulty[128];                            /* tests only; not in the sample file */
     char file[CONFIG_PATH_BYTES];                      /* that settings were read from; "": none */
@@ -132,5 +141,30 @@ const char *config_dataset_nearest(const struct config *config, const char *name
 char *config_print(const struct config *config, int only_differences);
 char *config_print_defaults(void);
 char *config_diff(const struct config *mine, const struct config *other);
+
+enum log_level config_log_level(const struct config *config);
+
+/* --- changes while it runs --- */
+
+/* The running configuration with `KEY=VALUE` settings changed, as --set writes them. Returned owned
+ * (with datasets of its own). 0; -EINVAL with complaints; -ENOMEM. */
+int config_change(const struct config *running, const char *const *sets, uint32_t set_count,
+                  struct config **ret_next, struct config_complaints *ret_complaints);
+
+/* Calls `tell` for each setting that differs and each part of a dataset that does ("slots", "8",
+ * "4"; "datasets.photos.last", …); NULL: the dataset is not there. 0 or -ENOMEM. */
+int config_compare(const struct config *mine, const struct config *other,
+                   void (*tell)(void *context, const char *name, const char *mine,
+                                const char *other),
+                   void *context);
+
+/* Names of the settings that differ and take effect only when spdld starts again, "a, b"; "" when
+ * there are none. Returns text. */
+const char *config_restart_names(const struct config *running, const struct config *next,
+                                 char text[CONFIG_RESTART_NAMES_BYTES]);
+
+/* The live settings and the datasets of `next` become those of `running`; next keeps the former
+ * datasets. The other settings are not touched, so that other threads may read them. */
+void config_adopt(struct config *running, struct config *next);
 
 #endif

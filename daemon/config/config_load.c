@@ -261,7 +261,8 @@ static int loader_run(struct loader *loader, const struct config_places *places)
     if (places->folder && rc == 0)
         rc = folder_load(loader, places->folder);
     for (uint32_t i = 0; i < places->set_count; i++)
-        config_settings_assign(loader->complaints, places->sets[i], loader->config);
+        config_settings_assign(loader->complaints, CONFIG_ORIGIN_SET, places->sets[i],
+                               loader->config);
     config_settings_check(loader->config, loader->complaints);
     /* Only now is the limit known: --set comes behind the files. */
     for (uint32_t i = 0; i < loader->config->dataset_count; i++) {

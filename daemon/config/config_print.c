@@ -35,6 +35,8 @@ static void origin_print(FILE *out, const struct config *config, const struct co
 {
     if (origin->kind == CONFIG_ORIGIN_SET)
         fputs(", by --set", out);
+    if (origin->kind == CONFIG_ORIGIN_LIVE)
+        fputs(", by spdlctl set", out);
     if (origin->kind != CONFIG_ORIGIN_FILE)
         return;
     fputs(", by ", out);
@@ -193,9 +195,12 @@ static const struct config_opt *key_print(FILE *out, const struct config_opt *fi
 }
 
 static const char sample_head[] =
-    "# Configuration of spdld. Every setting stands here as a comment with its default. A change "
-    "takes effect\n"
-    "# when spdld starts again. Sizes take KiB MiB GiB KB MB GB, and are bytes without a unit.\n";
+    "# Configuration of spdld. Every setting stands here as a comment with its default. Those that "
+    "are "
+    "live, and\n"
+    "# datasets, are changed by `spdlctl reload` while spdld runs; the others when it starts "
+    "again.\n"
+    "# Sizes take KiB MiB GiB KB MB GB, and are bytes without a unit.\n";
 
 static const char sample_datasets[] =
     "\n"

@@ -23,23 +23,29 @@ static const struct config_choice engines[] = {{"auto", CONFIG_ENGINE_AUTO},
 static const struct config_choice shms[] = {
     {"memfd", CONFIG_SHM_MEMFD}, {"posix", CONFIG_SHM_POSIX}, {NULL, 0}};
 
+static const struct config_choice levels[] = {{"debug", CONFIG_LOG_DEBUG},
+                                              {"info", CONFIG_LOG_INFO},
+                                              {"warning", CONFIG_LOG_WARNING},
+                                              {"error", CONFIG_LOG_ERROR},
+                                              {NULL, 0}};
+
 /* clang-format off: one row, one setting. */
 const struct config_opt config_settings[] = {
     {"socket", CONFIG_TYPE_PATH, CONFIG_OPT_RESTART, AT(socket), 0, 0, "/run/spdld/spdld.sock",
      NULL, "Where spdld listens"},
     {"socket_mode", CONFIG_TYPE_MODE, CONFIG_OPT_RESTART, AT(socket_mode), 0, 0, "0660", NULL,
      "Rights of the socket: who may use it"},
-    {"memory", CONFIG_TYPE_SIZE, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(memory_bytes), 16 * MIB,
+    {"memory", CONFIG_TYPE_SIZE, CONFIG_OPT_LIVE | CONFIG_OPT_AUTO, AT(memory_bytes), 16 * MIB,
      64 * TIB, "auto", NULL,
      "For rings and blobs in flight together; auto: a quarter of what the cgroup allows"},
-    {"slots", CONFIG_TYPE_COUNT, CONFIG_OPT_RESTART, AT(slots), 2, 64, "4", NULL,
+    {"slots", CONFIG_TYPE_COUNT, CONFIG_OPT_LIVE, AT(slots), 2, 64, "4", NULL,
      "Batches ready ahead, per rank"},
-    {"threads.decode", CONFIG_TYPE_COUNT, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(decode_threads),
-     1, 64, "auto", NULL, "Decoding threads; auto: from the CPUs allowed"},
+    {"threads.decode", CONFIG_TYPE_COUNT, CONFIG_OPT_LIVE | CONFIG_OPT_AUTO, AT(decode_threads), 1,
+     64, "auto", NULL, "Decoding threads; auto: from the CPUs allowed"},
     {"fetch.engine", CONFIG_TYPE_CHOICE, CONFIG_OPT_RESTART, AT(fetch_engine), 0, 0, "auto",
      engines, "How files are read; auto: uring where the kernel allows it, else pool"},
-    {"fetch.depth", CONFIG_TYPE_COUNT, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(fetch_depth), 1,
-     1024, "auto", NULL, "Reads in flight"},
+    {"fetch.depth", CONFIG_TYPE_COUNT, CONFIG_OPT_LIVE | CONFIG_OPT_AUTO, AT(fetch_depth), 1, 1024,
+     "auto", NULL, "Reads in flight"},
     {"fetch.memory", CONFIG_TYPE_SIZE, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(arena_bytes), MIB,
      64 * TIB, "auto", NULL, "For blobs in flight, a part of memory"},
     {"fetch.faulty", CONFIG_TYPE_STRING, CONFIG_OPT_RESTART | CONFIG_OPT_HIDDEN, AT(fetch_faulty),
@@ -56,6 +62,8 @@ const struct config_opt config_settings[] = {
     {"limits.worker", CONFIG_TYPE_SIZE, CONFIG_OPT_RESTART | CONFIG_OPT_AUTO, AT(worker_bytes),
      64 * MIB, 64 * TIB, "auto", NULL,
      "Memory of a worker's own, beside rings and blobs; auto: half of what the cgroup allows"},
+    {"log.level", CONFIG_TYPE_CHOICE, CONFIG_OPT_LIVE, AT(log_level), 0, 0, "info", levels,
+     "What is logged: this and what is worse"},
     {.name = NULL},
 };
 /* clang-format on */
@@ -276,12 +284,12 @@ void config_settings_read(struct config_reader *reader, const struct config_node
     }
 }
 
-void config_settings_assign(struct config_complaints *complaints, const char *assignment,
-                            struct config *config)
+void config_settings_assign(struct config_complaints *complaints, uint32_t origin,
+                            const char *assignment, struct config *config)
 {
     char where[CONFIG_NAME_BYTES * 3], name[CONFIG_NAME_BYTES];
     struct config_reader reader;
-    snprintf(where, sizeof where, "--set %s", assignment);
+    snprintf(where, sizeof where, "%s%s", origin == CONFIG_ORIGIN_SET ? "--set " : "", assignment);
     config_reader_init(&reader, where, complaints);
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment) {
@@ -298,7 +306,7 @@ void config_settings_assign(struct config_complaints *complaints, const char *as
     struct config_node key = node_of_text(name);
     struct config_node value = node_of_text(equals + 1);
     if (opt && config_setting_read(&reader, opt, &value, config) == 0)
-        config->origins[row_of(opt)] = (struct config_origin){.kind = CONFIG_ORIGIN_SET};
+        config->origins[row_of(opt)] = (struct config_origin){.kind = origin};
     else if (!opt && is_later(name))
         config_complain(&reader, NULL, "%s is not supported in this version", name);
     else if (!opt && (strcmp(name, "datasets") == 0 || strncmp(name, "datasets.", 9) == 0))
@@ -324,6 +332,15 @@ void config_settings_check(const struct config *config, struct config_complaints
     config_complain(&reader, &here, "fetch.memory %s is more than memory %s, which it is a part of",
                     config_units_size_text(config->arena_bytes, arena),
                     config_units_size_text(config->memory_bytes, memory));
+}
+
+void config_settings_live_copy(struct config *to, const struct config *from)
+{
+    for (const struct config_opt *opt = config_settings; opt->name; opt++) {
+        to->origins[row_of(opt)] = from->origins[row_of(opt)];
+        if (opt->flags & CONFIG_OPT_LIVE)
+            memcpy((char *)to + opt->offset, (const char *)from + opt->offset, opt->bytes);
+    }
 }
 
 const char *config_setting_text(const struct config_opt *opt, const struct config *config,

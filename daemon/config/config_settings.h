@@ -57,9 +57,12 @@ int config_setting_read(struct config_reader *reader, const struct config_opt *o
 void config_settings_read(struct config_reader *reader, const struct config_node *root,
                           struct config *config);
 
-/* Reads "KEY=VALUE". */
-void config_settings_assign(struct config_complaints *complaints, const char *assignment,
-                            struct config *config);
+/* Reads "KEY=VALUE" of the command line (CONFIG_ORIGIN_SET) or of a call (CONFIG_ORIGIN_LIVE). */
+void config_settings_assign(struct config_complaints *complaints, uint32_t origin,
+                            const char *assignment, struct config *config);
+
+/* The values of the live settings, and where all values are from. */
+void config_settings_live_copy(struct config *to, const struct config *from);
 
 /* Checks that need more than one setting. */
 void config_settings_check(const struct config *config, struct config_complaints *complaints);

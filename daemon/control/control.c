@@ -170,6 +170,7 @@ void control_destroy(struct control *control)
         return;
     while (control->sessions)
         control_session_end(control->sessions);
+    control_change_end(control);
     loop_remove(control->params.loop, control->listen_source);
     loop_remove(control->params.loop, control->owner_source);
     if (control->owner_fd >= 0)

@@ -15,7 +15,14 @@
 struct control;
 
 struct control_params {
-    const struct config *config; /* borrowed for life, as the others */
+    struct config *config; /* borrowed for life, as the others; changed by set and reload */
+    const char *file;      /* with `sets` what the configuration was read from, and is again by a
+                              reload, as config_load takes them */
+    const char *const *sets;
+    uint32_t set_count;
+    /* May be NULL. A reload begins (the configuration is read), or is over, done or refused. */
+    void (*reloading)(void *context, bool begins);
+    void *context;
     struct loop *loop;
     struct pipeline *pipeline;
     const char *socket; /* path */
@@ -29,6 +36,10 @@ int control_create(const struct control_params *params, struct control **ret_con
                    struct err *reterr);
 /* Closes every connection and removes the socket. Accepts NULL. */
 void control_destroy(struct control *control);
+
+/* Reads the configuration anew, as SIGHUP of that process asks: as `spdlctl reload` does it.
+ * Returns at once; what comes of it is logged. */
+void control_reload(struct control *control, pid_t pid, uid_t uid);
 
 /* After each round of the loop: drops clients that say nothing, ends a private daemon that nobody
  * needs (loop_stop). Returns how long it need not be called, negative: until something happens. */

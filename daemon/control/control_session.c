@@ -35,6 +35,7 @@ static void session_free(struct session *session)
         session->next->link = session->link;
     control->session_count--;
     control_index_leave(session);
+    control_change_leave(session);
     loop_remove(control->params.loop, session->pid_source);
     if (session->pid_fd >= 0)
         close(session->pid_fd);
@@ -225,6 +226,10 @@ static int dispatch(struct session *session, const Spdl__V1__ToDaemon *message)
         return control_index_handle(session, message->id, message->index);
     case SPDL__V1__TO_DAEMON__BODY_QUARANTINE:
         return control_quarantine_handle(session, message->id, message->quarantine);
+    case SPDL__V1__TO_DAEMON__BODY_SET:
+        return control_set_handle(session, message->id, message->set);
+    case SPDL__V1__TO_DAEMON__BODY_RELOAD:
+        return control_reload_handle(session, message->id);
     case SPDL__V1__TO_DAEMON__BODY_HELLO:
     case SPDL__V1__TO_DAEMON__BODY__NOT_SET:
     case _SPDL__V1__TO_DAEMON__BODY__CASE_IS_INT_SIZE:

@@ -15,6 +15,7 @@ enum {
     CONTROL_STREAMS_OF_USER_MAX = 768,     /* … and of one user */
     CONTROL_HELLO_BYTES_MAX = 4096,        /* of a message before its sender has said who it is */
     CONTROL_BYTES_MAX = 128 << 10,         /* of a later one, but to a private daemon */
+    CONTROL_CHANGES_MAX = 64,              /* requests for changes that are not done */
     CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
     CONTROL_OUT_ENOUGH = 256 << 10,        /* … and from here on it is not asked what it wants */
     CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
@@ -23,6 +24,7 @@ enum {
 };
 
 struct session;
+struct control_change;
 
 /* What is left of the conductor's time for those who only ask. */
 struct control_budget {
@@ -85,6 +87,10 @@ struct control {
     struct loop_source *owner_source;
     uint64_t generation;
     uint64_t lost_clients, protocol_errors;
+    struct chores *chores; /* read the configuration; NULL: not needed yet */
+    struct loop_source *chores_source;
+    struct control_change *changes; /* not done */
+    uint32_t change_count;
 };
 
 /* control_budget.c */
@@ -143,6 +149,30 @@ int control_config_handle(struct session *session, uint32_t request,
                           const Spdl__V1__ConfigRequest *config);
 int control_compare_handle(struct session *session, uint32_t request,
                            const Spdl__V1__ConfigCompare *compare);
+
+/* control_change.c */
+int control_set_handle(struct session *session, uint32_t request,
+                       const Spdl__V1__SetRequest *asked);
+int control_reload_handle(struct session *session, uint32_t request);
+/* The answer to a ConfigRequest for differences. */
+int control_pending_handle(struct session *session, uint32_t request);
+void control_change_leave(struct session *session); /* nobody waits for its answers any more */
+void control_change_end(struct control *control);
+
+/* control_rights.c: who asks, as the kernel knows it. */
+enum { CONTROL_GROUPS_MAX = 1024 };
+struct control_peer {
+    pid_t pid;
+    uid_t uid;
+    gid_t gid;
+    uint32_t group_count;
+    gid_t groups[CONTROL_GROUPS_MAX];
+};
+void control_peer_read(const struct session *session, struct control_peer *ret_peer);
+bool control_peer_is_owner(const struct control_peer *peer); /* root, or the daemon's own user */
+/* … or of the group spdld-admin. May ask other programs (NSS) and block. -EACCES with a sentence
+ * that says who may. Any thread. */
+int control_peer_check(const struct control_peer *peer, struct err *reterr);
 
 /* control_quarantine.c */
 int control_quarantine_handle(struct session *session, uint32_t request,

@@ -332,7 +332,9 @@ int control_why_handle(struct session *session, uint32_t request, const Spdl__V1
 int control_config_handle(struct session *session, uint32_t request,
                           const Spdl__V1__ConfigRequest *asked)
 {
-    char *yaml = config_print(session->control->params.config, asked->only_differences);
+    if (asked->only_differences)
+        return control_pending_handle(session, request);
+    char *yaml = config_print(session->control->params.config, 0);
     if (!yaml) {
         control_session_error(session, request, -ENOMEM, SPDL_CLASS_RESOURCE,
                               "no memory for the answer");

@@ -29,10 +29,15 @@ static const char *engine_name(uint32_t engine)
 
 /* --- life --- */
 
+static uint64_t memory_of(const struct config *config)
+{
+    return config->memory_bytes ? config->memory_bytes : limits_memory_bytes() / 4;
+}
+
 static int memory_plan(struct pipeline *pipeline, uint64_t *ret_arena_bytes, struct err *reterr)
 {
     const struct config *config = pipeline->params.config;
-    uint64_t memory = config->memory_bytes ? config->memory_bytes : limits_memory_bytes() / 4;
+    uint64_t memory = memory_of(config);
     uint64_t arena = config->arena_bytes;
     if (arena == 0)
         arena = memory / 4 < ARENA_AUTO_BYTES ? memory / 4 : ARENA_AUTO_BYTES;
@@ -92,7 +97,8 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
 static int make_engines(struct pipeline *pipeline, struct err *reterr)
 {
     const struct config *config = pipeline->params.config;
-    struct fetch_params params = {.depth = pipeline->fetch_depth};
+    /* The core keeps to fetch.depth, which may change. */
+    struct fetch_params params = {.depth = FETCH_DEPTH_MAX};
     memcpy(params.faulty, config->fetch_faulty, sizeof params.faulty);
     int rc = fetch_open(engine_name(config->fetch_engine), &params, &pipeline->fetch,
                         pipeline->engine_note, reterr);
@@ -112,6 +118,15 @@ static int make_engines(struct pipeline *pipeline, struct err *reterr)
     return rc < 0 ? err_set(reterr, rc, "no watch on reads: %s", strerror(-rc)) : 0;
 }
 
+/* Threads and reads in flight, as the settings say. */
+static void counts_take(struct pipeline *pipeline)
+{
+    const struct config *config = pipeline->params.config;
+    uint32_t threads = config->decode_threads ? config->decode_threads : limits_cpu_count();
+    pipeline->threads = threads < SPDL_WORK_THREADS_MAX ? threads : SPDL_WORK_THREADS_MAX;
+    pipeline->fetch_depth = config->fetch_depth ? config->fetch_depth : FETCH_DEPTH_AUTO;
+}
+
 int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_pipeline,
                     struct err *reterr)
 {
@@ -120,12 +135,7 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
         return err_set(reterr, -ENOMEM, "no memory for the conductor");
     pipeline->params = *params;
     pipeline->arena.fd = pipeline->arena.read_only_fd = -1;
-    pipeline->threads =
-        params->config->decode_threads ? params->config->decode_threads : limits_cpu_count();
-    if (pipeline->threads > SPDL_WORK_THREADS_MAX)
-        pipeline->threads = SPDL_WORK_THREADS_MAX;
-    pipeline->fetch_depth =
-        params->config->fetch_depth ? params->config->fetch_depth : FETCH_DEPTH_AUTO;
+    counts_take(pipeline);
     int rc = getrandom(&pipeline->generation, sizeof pipeline->generation, 0) ==
                      sizeof pipeline->generation
                  ? 0
@@ -173,6 +183,35 @@ void pipeline_destroy(struct pipeline *pipeline)
     pipeline_core_destroy(pipeline->core);
     spdl_shm_segment_destroy(&pipeline->arena);
     free(pipeline);
+}
+
+/* --- live settings --- */
+
+int pipeline_settings_check(const struct pipeline *pipeline, const struct config *next,
+                            struct err *reterr)
+{
+    uint64_t memory = memory_of(next);
+    if (memory / 2 >= pipeline->arena.bytes)
+        return 0;
+    return err_set(reterr, -ENOSPC,
+                   "memory %" PRIu64 " bytes is too little: %" PRIu64
+                   " of it are for blobs in flight (fetch.memory, which needs a restart), and that "
+                   "is at most half",
+                   memory, pipeline->arena.bytes);
+}
+
+void pipeline_settings_changed(struct pipeline *pipeline)
+{
+    uint32_t threads = pipeline->threads;
+    counts_take(pipeline);
+    pipeline->memory_limit = memory_of(pipeline->params.config);
+    pipeline_core_set_memory(pipeline->core, pipeline->memory_limit - pipeline->arena.bytes);
+    pipeline_core_set_fetch_depth(pipeline->core, pipeline->fetch_depth);
+    if (threads != pipeline->threads) {
+        pipeline_core_set_threads(pipeline->core, pipeline->threads);
+        pipeline_seat_set_threads(pipeline);
+    }
+    pipeline_dataset_review(pipeline);
 }
 
 /* --- the step --- */

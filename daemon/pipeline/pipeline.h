@@ -19,7 +19,8 @@ struct pipeline;
 struct pipeline_stream;
 
 struct pipeline_params {
-    const struct config *config; /* borrowed for life */
+    const struct config *config; /* borrowed for life; its owner may change live settings and
+                                    datasets, and says so by pipeline_settings_changed */
     struct loop *loop;           /* borrowed for life */
     const struct pipeline_launcher *launcher;
     bool is_private; /* datasets written in an Open are served */
@@ -31,6 +32,13 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
                     struct err *reterr);
 /* Ends the workers. Streams of living ranks are gone with their sockets. Accepts NULL. */
 void pipeline_destroy(struct pipeline *pipeline);
+
+/* May the settings of `next` be those of `params.config`? -ENOSPC with a sentence. */
+int pipeline_settings_check(const struct pipeline *pipeline, const struct config *next,
+                            struct err *reterr);
+/* Live settings or datasets of `params.config` are others now. Streams that are open go on with the
+ * dataset and the slots that they have. */
+void pipeline_settings_changed(struct pipeline *pipeline);
 
 /* The loop's step: takes results, does what there is to do. */
 int64_t pipeline_step(struct pipeline *pipeline);

@@ -83,7 +83,9 @@ int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_
         params->schedule.batch / params->schedule.world > PIPELINE_ROWS_MAX ||
         params->schedule.batch % params->schedule.world != 0 || params->schedule.batch == 0)
         return -EINVAL;
-    *ret_free_bytes = core->params.memory_bytes - core->memory_used;
+    *ret_free_bytes = core->memory_used < core->params.memory_bytes
+                          ? core->params.memory_bytes - core->memory_used
+                          : 0;
     if (params->memory_bytes > *ret_free_bytes)
         return -ENOSPC;
     uint32_t number = 0;
@@ -452,4 +454,14 @@ int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *
 void pipeline_core_set_threads(struct pipeline_core *core, uint32_t threads)
 {
     core->params.threads = threads;
+}
+
+void pipeline_core_set_fetch_depth(struct pipeline_core *core, uint32_t depth)
+{
+    core->params.fetch_depth = depth;
+}
+
+void pipeline_core_set_memory(struct pipeline_core *core, uint64_t bytes)
+{
+    core->params.memory_bytes = bytes;
 }

@@ -238,7 +238,10 @@ uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worke
 uint32_t pipeline_core_cost_ns(const struct pipeline_core *core,
                                uint32_t worker); /* moving mean of a row's decode; 0: none yet */
 
-/* Live: decoding threads of each worker, reads in flight. */
+/* Live: decoding threads of each worker; reads in flight; the limit for the streams' memory, which
+ * may be below what they have: then none is opened until enough are gone. */
 void pipeline_core_set_threads(struct pipeline_core *core, uint32_t threads);
+void pipeline_core_set_fetch_depth(struct pipeline_core *core, uint32_t depth);
+void pipeline_core_set_memory(struct pipeline_core *core, uint64_t bytes);
 
 #endif

@@ -136,11 +136,13 @@ static void list_done(struct chore *chore)
         log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
                  (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
     }
+    dataset->users++; /* it stays while its streams are told, and may go then */
     while (dataset->waiting) {
         struct pipeline_stream *stream = dataset->waiting;
         dataset->waiting = stream->next_waiting;
         pipeline_stream_listed(stream);
     }
+    pipeline_dataset_leave(dataset);
 }
 
 static void list_start(struct pipeline_dataset *dataset)
@@ -179,17 +181,36 @@ static void dataset_free(struct pipeline_dataset *dataset)
     free(dataset);
 }
 
+static bool is_unused(const struct pipeline_dataset *dataset)
+{
+    return dataset->users == 0 && dataset->state != DATASET_LISTING;
+}
+
+static void trim_retired(struct pipeline *pipeline)
+{
+    for (struct pipeline_dataset **at = &pipeline->datasets; *at;) {
+        struct pipeline_dataset *gone = *at;
+        if (!gone->retired || !is_unused(gone)) {
+            at = &gone->next;
+            continue;
+        }
+        *at = gone->next;
+        dataset_free(gone);
+    }
+}
+
 /* One that a rank brought is kept a while for its other ranks and for its return; the oldest unused
  * one goes when there are too many. */
 void pipeline_dataset_trim(struct pipeline *pipeline)
 {
+    trim_retired(pipeline);
     uint32_t count = 0;
     struct pipeline_dataset **oldest = NULL;
     for (struct pipeline_dataset **at = &pipeline->datasets; *at; at = &(*at)->next) {
         if (!(*at)->yaml)
             continue;
         count++;
-        if ((*at)->users == 0 && (*at)->state != DATASET_LISTING)
+        if (is_unused(*at))
             oldest = at; /* new ones stand in front */
     }
     if (count > PIPELINE_INLINE_MAX && oldest) {
@@ -272,6 +293,24 @@ static struct pipeline_dataset *get_inline(struct pipeline *pipeline, const char
     return dataset;
 }
 
+/* Is it the one that streams get by the name of this one of the configuration? */
+static bool is_of(const struct pipeline_dataset *dataset, const struct config_dataset *config)
+{
+    return !dataset->yaml && !dataset->retired && strcmp(dataset->config.name, config->name) == 0;
+}
+
+void pipeline_dataset_review(struct pipeline *pipeline)
+{
+    for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next) {
+        const struct config_dataset *now =
+            config_dataset_find(pipeline->params.config, dataset->config.name);
+        /* Bytes that differ and mean the same cost a list more, and nothing else. */
+        if (!dataset->yaml && (!now || memcmp(now, &dataset->config, sizeof *now) != 0))
+            dataset->retired = true;
+    }
+    pipeline_dataset_trim(pipeline);
+}
+
 struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
                                               const struct pipeline_open *open, struct err *reterr)
 {
@@ -286,7 +325,7 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
         return NULL;
     }
     for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)
-        if (!dataset->yaml && strcmp(dataset->config.name, config->name) == 0)
+        if (is_of(dataset, config))
             return dataset;
     return add(pipeline, config, NULL, reterr);
 }
@@ -317,9 +356,9 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
     const struct pipeline_dataset *dataset = pipeline->datasets;
     uint32_t skip = from ? 0 : index - config->dataset_count;
     for (; dataset; dataset = dataset->next) {
-        if (from && !dataset->yaml && strcmp(dataset->config.name, from->name) == 0)
+        if (from && is_of(dataset, from))
             break;
-        if (!from && dataset->yaml && skip-- == 0)
+        if (!from && (dataset->yaml || dataset->retired) && skip-- == 0)
             break;
     }
     if (!from && !dataset)
@@ -341,5 +380,7 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         ret_status->ignored = counts->ignored;
         ret_status->note = counts->note;
     }
+    if (dataset && dataset->retired)
+        ret_status->note = "no longer in the configuration: the streams that it has go on";
     return true;
 }

@@ -85,6 +85,25 @@ static void on_detached(void *context, uint32_t worker, uint32_t stream)
     feed_stream(context, worker, stream, PIPELINE_EVENT_DETACHED);
 }
 
+static void on_threads(void *context, uint32_t worker, uint32_t count)
+{
+    const struct pipeline *pipeline = context;
+    if (count < pipeline->threads)
+        log_line(LOG_LEVEL_WARNING,
+                 "worker %u runs %u decoding threads and not %u: memory or threads are short",
+                 worker, count, pipeline->threads);
+}
+
+void pipeline_seat_set_threads(struct pipeline *pipeline)
+{
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        const struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->worker && !seat->dead &&
+            pipeline_worker_set_threads(seat->worker, pipeline->threads) < 0)
+            log_line(LOG_LEVEL_WARNING, "no memory to tell worker %u of its threads", i);
+    }
+}
+
 static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_ref *ref,
                       const struct sink_note *note)
 {
@@ -216,6 +235,7 @@ static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t
 static const struct pipeline_worker_ops worker_ops = {.ready = on_ready,
                                                       .attached = on_attached,
                                                       .detached = on_detached,
+                                                      .threads = on_threads,
                                                       .finished = on_finished,
                                                       .died = on_died};
 

@@ -32,6 +32,8 @@ struct pipeline_dataset {
     char *yaml; /* of one that a rank brought; NULL: of the configuration */
     enum dataset_state state;
     uint32_t users; /* streams, the waiting ones too */
+    bool retired;   /* the configuration has another one of its name, or none: the streams that
+                       have it go on with it, and it goes with the last of them */
     struct source *source;
     struct chore chore; /* lists: writes listed and list_error */
     struct source *listed;
@@ -145,7 +147,7 @@ struct pipeline {
     struct loop_source *chores_source, *fetch_source;
     struct spdl_shm_segment arena;
     uint64_t generation, memory_limit;
-    uint32_t threads, fetch_depth;
+    uint32_t threads, fetch_depth; /* as the settings say now */
     struct pipeline_dataset *datasets;
     struct pipeline_look *looks; /* at datasets, for pipeline_index */
     uint32_t look_count;
@@ -167,7 +169,10 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
 void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream);
 void pipeline_dataset_leave(struct pipeline_dataset *dataset);
 void pipeline_dataset_free_all(struct pipeline *pipeline);
-void pipeline_dataset_trim(struct pipeline *pipeline); /* of those that ranks brought */
+/* Of those that ranks brought, and the retired ones that nobody uses. */
+void pipeline_dataset_trim(struct pipeline *pipeline);
+/* Retires those that the configuration does not have so any more. */
+void pipeline_dataset_review(struct pipeline *pipeline);
 
 /* Lists a dataset as its configuration says. On the chores thread; may block. */
 int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
@@ -225,6 +230,7 @@ int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat,
                        struct err *reterr);
 int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns);
 void pipeline_seat_attach(struct pipeline *pipeline, struct pipeline_stream *stream);
+void pipeline_seat_set_threads(struct pipeline *pipeline); /* of every worker: pipeline->threads */
 
 /* pipeline_why.c */
 void pipeline_why_count(struct pipeline *pipeline, uint64_t now_ns);

@@ -140,6 +140,13 @@ int pipeline_worker_drop(struct pipeline_worker *worker, uint32_t stream)
     return queue(worker, &message, sizeof message, -1);
 }
 
+int pipeline_worker_set_threads(struct pipeline_worker *worker, uint32_t count)
+{
+    struct worker_message_head message = {.kind = WORKER_THREADS, .stream = count};
+    worker->params.thread_count = count;
+    return queue(worker, &message, sizeof message, -1);
+}
+
 /* --- rows --- */
 
 static void put(struct pipeline_worker *worker, const struct spdl_work_command *command)
@@ -243,7 +250,7 @@ static void bury(struct pipeline_worker *worker, bool crashed, const char *how)
     pipeline_worker_drain(worker); /* what was committed counts, up to the first gap */
     uint64_t suspects[SPDL_WORK_THREADS_MAX];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < worker->params.thread_count; i++) {
+    for (uint32_t i = 0; i < SPDL_WORK_THREADS_MAX; i++) {
         uint64_t ticket =
             atomic_load_explicit(&worker->completions->working[i], memory_order_relaxed);
         if (ticket != 0)
@@ -312,6 +319,8 @@ static void on_socket(void *context, uint32_t events)
         else if ((size_t)bytes == sizeof head && head.kind == WORKER_DROPPED)
             worker->params.ops->detached(worker->params.context, worker->params.number,
                                          head.stream);
+        else if ((size_t)bytes == sizeof head && head.kind == WORKER_THREADS)
+            worker->params.ops->threads(worker->params.context, worker->params.number, head.stream);
         if (worker->dead)
             return;
     }

@@ -25,6 +25,7 @@ struct pipeline_worker_ops {
     void (*ready)(void *context, uint32_t worker, const struct worker_lock *lock);
     void (*attached)(void *context, uint32_t worker, uint32_t stream);
     void (*detached)(void *context, uint32_t worker, uint32_t stream);
+    void (*threads)(void *context, uint32_t worker, uint32_t count); /* that work now */
     void (*finished)(void *context, uint32_t worker,
                      const struct spdl_work_completion *completion); /* a copy */
     /* It is dead (or was ended for breaking the protocol). suspects: tickets its threads were
@@ -58,6 +59,8 @@ void pipeline_worker_stop(struct pipeline_worker *worker);
 int pipeline_worker_add(struct pipeline_worker *worker, const struct worker_add *message,
                         int data_fd);
 int pipeline_worker_drop(struct pipeline_worker *worker, uint32_t stream);
+/* So many of its threads shall work from now on; the answer comes by `threads`. -ENOMEM. */
+int pipeline_worker_set_threads(struct pipeline_worker *worker, uint32_t count);
 
 /* Hands a row over; seen by the threads after pipeline_worker_kick. */
 void pipeline_worker_push(struct pipeline_worker *worker, const struct spdl_work_command *command);

@@ -8,6 +8,12 @@
  * between its ADDED and its DROP, and DROP only when none of them is outstanding. After START the
  * worker opens nothing: all it ever maps came by descriptor. A message that does not fit ends the
  * worker with status 2.
+ * completions, eventfd) → READY → any number of ADD (data segment) → ADDED and DROP → DROPPED → end
+ * of file: the worker exits with 0. spdld sends commands for a stream only between its ADDED and
+ * its DROP, and DROP only when none of them is outstanding. THREADS may come at any time behind
+ * START and is answered by THREADS with the number of threads that run then: those that are too
+ * many wait, those that are missing are started. After START the worker opens nothing: all it ever
+ * maps came by descriptor. A message that does not fit ends the worker with status 2.
  */
 #ifndef SPDLD_WORKER_H
 #define SPDLD_WORKER_H
@@ -25,12 +31,14 @@ enum worker_message_kind {
     WORKER_ADD = 3,   /* spdld → worker; descriptor: data segment (writable) */
     WORKER_ADDED = 4,
     WORKER_DROP = 5,
-    WORKER_DROPPED = 6
+    WORKER_DROPPED = 6,
+    WORKER_THREADS = 7 /* both ways */
 };
 
 struct worker_message_head {
     uint32_t kind;   /* enum worker_message_kind */
-    uint32_t stream; /* the worker's number for it: < WORKER_STREAMS_MAX; 0 in START and READY */
+    uint32_t stream; /* the worker's number for it: < WORKER_STREAMS_MAX; 0 in START and READY;
+                        in THREADS their number, 1 … SPDL_WORK_THREADS_MAX */
 };
 
 /* What a worker has taken away from itself, see worker_lock.h. */

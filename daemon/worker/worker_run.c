@@ -125,9 +125,11 @@ static int on_start(struct worker *worker, struct message *message)
     if (rc == 0 && worker->commands->version != SPDL_WORK_VERSION)
         rc = -EPROTO;
     if (rc == 0)
-        rc = worker_threads_start(worker, start->thread_count);
-    if (rc != 0)
+        rc = worker_threads_set(worker, start->thread_count);
+    if (rc < 0)
         return rc;
+    if ((uint32_t)rc < start->thread_count)
+        return -EAGAIN;
     SPDL_FAILPOINT("worker.start.before-ready");
     struct worker_ready ready = {.head.kind = WORKER_READY, .lock = worker->lock};
     say(worker->socket_fd, &ready, sizeof ready);
@@ -161,6 +163,19 @@ static int on_drop(struct worker *worker, const struct message *message)
     return 0;
 }
 
+static int on_threads(struct worker *worker, const struct message *message)
+{
+    uint32_t count = message->body.head.stream;
+    if (worker->commands == NULL || message->bytes != sizeof message->body.head ||
+        message->fd_count != 0 || count < 1 || count > SPDL_WORK_THREADS_MAX)
+        return -EPROTO;
+    int working = worker_threads_set(worker, count);
+    if (working < 0)
+        return working;
+    reply(worker->socket_fd, WORKER_THREADS, (uint32_t)working);
+    return 0;
+}
+
 static int on_message(struct worker *worker, struct message *message)
 {
     switch ((enum worker_message_kind)message->body.head.kind) {
@@ -170,6 +185,8 @@ static int on_message(struct worker *worker, struct message *message)
         return on_add(worker, message);
     case WORKER_DROP:
         return on_drop(worker, message);
+    case WORKER_THREADS:
+        return on_threads(worker, message);
     case WORKER_READY: /* what a worker says */
     case WORKER_ADDED:
     case WORKER_DROPPED:

@@ -28,10 +28,11 @@ struct worker {
     const struct spdl_work_command_segment *commands;
     struct spdl_work_completion_segment *completions;
     uint64_t arena_bytes, commands_bytes, completions_bytes;
-    uint32_t thread_count; /* that were started */
     struct worker_thread threads[SPDL_WORK_THREADS_MAX];
     struct worker_streams streams;
     /* What follows is between the threads. Each on a line of its own. */
+    _Alignas(128) _Atomic uint32_t active; /* W: socket thread  R: threads, seq_cst: those with a
+                                              lower number work, the others wait on this word */
     _Alignas(128) _Atomic uint32_t
         claimed; /* commands that a thread has taken; wraps like `published` */
     _Alignas(128) _Atomic uint64_t completed; /* completions that have got their number */
@@ -40,9 +41,10 @@ struct worker {
     _Atomic bool broken;                      /* W: any thread: a command that does not fit */
 };
 
-/* Starts the decoding threads; 0, -ENOMEM or -EAGAIN. Those that were started must be ended in
- * either case. */
-int worker_threads_start(struct worker *worker, uint32_t count);
+/* Lets `count` decoding threads work: starts those that are missing, lets those above it wait, each
+ * after the row that it is at. Returns how many work then, or, when none does, -ENOMEM or -EAGAIN.
+ * Those that were started must be ended in either case. */
+int worker_threads_set(struct worker *worker, uint32_t count);
 
 /* Ends all threads, each after the row that it is at, and gives back what they had. */
 void worker_threads_end(struct worker *worker);

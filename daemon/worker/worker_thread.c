@@ -38,12 +38,26 @@ static long futex(const _Atomic uint32_t *word, int operation, uint32_t value)
     return syscall(SYS_futex, (uintptr_t)word, operation, value, NULL, NULL, 0);
 }
 
-/* Takes up to `most` commands. Waits until there is one; 0 when the worker ends. */
-static uint32_t claim(struct worker *worker, uint32_t most, uint32_t *ret_first)
+/* A thread that is one too many sleeps until it is not. It may have been woken for a command that
+ * another one waits for, so it hands that on. */
+static void park(struct worker *worker, uint32_t active)
 {
+    futex(&worker->commands->published, FUTEX_WAKE, 1);
+    futex(&worker->active, FUTEX_WAIT, active);
+}
+
+/* Takes up to `most` commands. Waits until there is one; 0 when the worker ends. */
+static uint32_t claim(const struct worker_thread *thread, uint32_t most, uint32_t *ret_first)
+{
+    struct worker *worker = thread->worker;
     for (;;) {
         if (atomic_load_explicit(&worker->stop, memory_order_acquire))
             return 0;
+        uint32_t active = atomic_load_explicit(&worker->active, memory_order_seq_cst);
+        if (thread->number >= active) {
+            park(worker, active);
+            continue;
+        }
         uint32_t claimed = atomic_load_explicit(&worker->claimed, memory_order_relaxed);
         /* Partner: spdld's release behind the cells. */
         uint32_t published =
@@ -55,7 +69,7 @@ static uint32_t claim(struct worker *worker, uint32_t most, uint32_t *ret_first)
         }
         if (waiting > SPDL_WORK_CELLS) /* `claimed` is older than `published`: look again */
             continue;
-        uint32_t share = (waiting + worker->thread_count - 1) / worker->thread_count;
+        uint32_t share = (waiting + active - 1) / active;
         uint32_t count = share < most ? share : most;
         if (atomic_compare_exchange_weak_explicit(&worker->claimed, &claimed, claimed + count,
                                                   memory_order_relaxed, memory_order_relaxed)) {
@@ -147,7 +161,7 @@ static void *run_thread(void *argument)
     uint64_t cost_ns = 0;
     uint32_t first = 0, count;
     bool fits = true;
-    while (fits && (count = claim(worker, claim_size(cost_ns), &first)) != 0) {
+    while (fits && (count = claim(thread, claim_size(cost_ns), &first)) != 0) {
         uint64_t start_ns = now_ns(), at_ns = start_ns;
         for (uint32_t i = 0; fits && i < count; i++)
             fits = run_command(thread, first + i, &at_ns);
@@ -174,23 +188,35 @@ static int start_thread(struct worker_thread *thread)
     return -rc;
 }
 
-int worker_threads_start(struct worker *worker, uint32_t count)
+/* A thread of that number, unless it runs already. */
+static int make_thread(struct worker *worker, uint32_t number)
 {
-    ASSERT(count >= 1 && count <= SPDL_WORK_THREADS_MAX && worker->thread_count == 0);
-    for (uint32_t i = 0; i < count; i++) {
-        worker->threads[i] = (struct worker_thread){.worker = worker, .number = i};
-        worker->threads[i].row = worker_row_create();
-        if (worker->threads[i].row == NULL)
-            return -ENOMEM;
-    }
-    worker->thread_count = count; /* read by the threads */
-    for (uint32_t i = 0; i < count; i++) {
-        int rc = start_thread(&worker->threads[i]);
-        if (rc != 0)
-            return rc;
-        worker->threads[i].started = true;
-    }
-    return 0;
+    struct worker_thread *thread = &worker->threads[number];
+    if (thread->started)
+        return 0;
+    thread->worker = worker;
+    thread->number = number;
+    if (thread->row == NULL)
+        thread->row = worker_row_create();
+    int rc = thread->row == NULL ? -ENOMEM : start_thread(thread);
+    thread->started = rc == 0;
+    return rc;
+}
+
+int worker_threads_set(struct worker *worker, uint32_t count)
+{
+    ASSERT(count >= 1 && count <= SPDL_WORK_THREADS_MAX);
+    uint32_t made = 0;
+    int rc = 0;
+    while (made < count && (rc = make_thread(worker, made)) == 0)
+        made++;
+    if (made == 0)
+        return rc;
+    atomic_store_explicit(&worker->active, made, memory_order_seq_cst);
+    futex(&worker->active, FUTEX_WAKE, INT_MAX);
+    /* Those that are too many now and sleep must not be the ones that are woken for a command. */
+    futex(&worker->commands->published, FUTEX_WAKE, INT_MAX);
+    return (int)made;
 }
 
 void worker_threads_end(struct worker *worker)
@@ -199,6 +225,7 @@ void worker_threads_end(struct worker *worker)
     /* A thread may be between its look at `stop` and its sleep, and the word it sleeps on cannot be
      * changed from here: it is woken until it has ended. */
     while (atomic_load_explicit(&worker->running, memory_order_acquire) != 0) {
+        futex(&worker->active, FUTEX_WAKE, INT_MAX);
         futex(&worker->commands->published, FUTEX_WAKE, INT_MAX);
         nanosleep(&(struct timespec){.tv_nsec = END_POLL_NS}, NULL);
     }

@@ -159,6 +159,9 @@ static void test_bad_messages(void **state)
     assert_int_equal(status_after_bytes(8, 0, WORKER_DROP), 2); /* no such stream */
     assert_int_equal(status_after_bytes(8, 1, WORKER_DROP), 2);
     assert_int_equal(status_after_bytes(16, 0, WORKER_ADD), 2);
+    assert_int_equal(status_after_bytes(8, 0, WORKER_THREADS), 2); /* no thread */
+    assert_int_equal(status_after_bytes(8, 1, WORKER_THREADS), 2);
+    assert_int_equal(status_after_bytes(16, 0, WORKER_THREADS), 2);
     assert_int_equal(status_after_bytes(64, 6, WORKER_START), 2);
 }
 

@@ -1,5 +1,6 @@
 /* The whole worker, run in a thread, with a test in the place of spdld: rows, failures, many
  * commands, streams that come and go. */
+#include <linux/futex.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -231,6 +234,43 @@ static void test_many_commands(void **state)
     assert_int_equal(rig_end(rig), 0);
 }
 
+/* As spdld does it with one row: shows it and wakes one thread, which must not be one too many. */
+static void publish_one(struct worker_rig *rig)
+{
+    atomic_store_explicit(&rig->commands->published, rig->published, memory_order_release);
+    syscall(SYS_futex, &rig->commands->published, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void test_threads_change(void **state)
+{
+    (void)state;
+    struct worker_rig *rig = rig_ready(1);
+    struct field_spec field = rig_class_field();
+    struct worker_add add = rig_add_message(1, &field, 1);
+    rig_add_stream(rig, &add);
+    uint32_t random = 12345;
+    for (int64_t round = 0; round < 400; round++) {
+        random = random * 1664525 + 1013904223;
+        struct worker_message_head threads = {WORKER_THREADS, 1 + (random >> 16) % 8};
+        rig_send_message(rig, &threads, sizeof threads, NULL, 0);
+        if (random & 1 << 28)
+            rig_expect_reply(rig, WORKER_THREADS, threads.stream);
+        struct spdl_work_command command = rig_command_for(1, 0, (uint32_t)round % RIG_ROWS);
+        rig_add_part(&command, 0,
+                     (struct spdl_work_part){SPDL_WORK_PART_INTEGER, 0, (uint64_t)round, 0});
+        rig_put(rig, command);
+        publish_one(rig);
+        struct spdl_work_completion record = rig_wait_one(rig); /* or a wake-up was lost */
+        int64_t label;
+        memcpy(&label, rig_row_of(rig, &add, 0, 0, (uint32_t)round % RIG_ROWS), sizeof label);
+        assert_int_equal(record.class_number, SPDL_CLASS_OK);
+        assert_int_equal(label, round);
+        if (!(random & 1 << 28))
+            rig_expect_reply(rig, WORKER_THREADS, threads.stream);
+    }
+    assert_int_equal(rig_end(rig), 0);
+}
+
 static void test_streams_come_and_go(void **state)
 {
     (void)state;
@@ -262,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_orientations),
         cmocka_unit_test(test_draws_and_two_destinations),
         cmocka_unit_test(test_many_commands),
+        cmocka_unit_test(test_threads_change),
         cmocka_unit_test(test_streams_come_and_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
