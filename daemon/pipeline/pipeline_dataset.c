@@ -305,7 +305,8 @@ void pipeline_dataset_review(struct pipeline *pipeline)
         const struct config_dataset *now =
             config_dataset_find(pipeline->params.config, dataset->config.name);
         /* Bytes that differ and mean the same cost a list more, and nothing else. */
-        if (!dataset->yaml && (!now || memcmp(now, &dataset->config, sizeof *now) != 0))
+        if (!dataset->yaml && (!now || memcmp((const uint8_t *)now,
+                                              (const uint8_t *)&dataset->config, sizeof *now) != 0))
             dataset->retired = true;
     }
     pipeline_dataset_trim(pipeline);

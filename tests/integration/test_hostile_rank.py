@@ -65,6 +65,7 @@ def beside_honest_ranks(work, uids, source, text, *sets):
     for uid in users():  # a first round, so that what is kept for the next one is there
         ended_well(hostile(work, "all", 1.0, 3, uid), f"all as {uid}")
     wait_until(lambda: not work.ctl("status").document["streams"], 10, "the streams of the hostile are gone")
+    work.ctl("reload")  # the thread that it needs stays
     before, descriptors = standing(work, daemon), harness.descriptor_count(daemon.pid, source)
     resident = harness.resident_bytes(daemon.pid)
     for uid in uids:

@@ -172,7 +172,7 @@ def crash_lines(work, text, keys, bad, marker, policy):
 
 def test_a_codec_that_dies_in_every_way(work):
     """SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT and SIGSYS, in a folder and in shards, substituted and masked."""
-    programs(work)
+    harness.use_points()
     folder, marker, count = work.path / "in", "a marker that no picture has", 96
     (folder / "c").mkdir(parents=True)
     bad = {7 + 15 * kind: kind for kind in range(6)}
