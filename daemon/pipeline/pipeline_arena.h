@@ -1,11 +1,11 @@
 /* The book of the blob arena: which bytes of it are taken. Pure; the memory itself is elsewhere.
- * First fit from the low end, so that the pages in use stay few. */
+ * First fit from the low end, so that the memory in use is little and near. */
 #ifndef SPDLD_PIPELINE_ARENA_H
 #define SPDLD_PIPELINE_ARENA_H
 
 #include <stdint.h>
 
-enum { PIPELINE_ARENA_ALIGN = 4096, PIPELINE_ARENA_EXTENTS_MAX = 4096 };
+enum { PIPELINE_ARENA_ALIGN = 256, PIPELINE_ARENA_EXTENTS_MAX = 4096 };
 
 /* A taken extent: one of those in order of their offsets, and one in a chain of those whose offsets
  * have the same hash. */

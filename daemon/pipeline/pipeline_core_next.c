@@ -201,8 +201,8 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     if (!slot)
         return false;
     uint64_t offset = 0, blob_bytes = sample.in_place ? 0 : sample.blob_bytes;
-    if (blob_bytes > core->arena.bytes) { /* not the sample's fault: the same sample fits
-                                                    into another daemon's memory */
+    /* Not the sample's fault: it fits into the memory of another daemon. */
+    if (blob_bytes > core->arena.bytes) {
         stream->end_has_row = true;
         stream->end_slot = (uint32_t)(slot - stream->slots);
         stream->end_row = pipeline_core_row_next(slot);

@@ -12,9 +12,15 @@
 
 #include <cmocka.h>
 
+#include "pipeline/pipeline_arena.h"
 #include "pipeline/pipeline_core.h"
 
-enum { COMMANDS_MAX = 8192 };
+enum {
+    COMMANDS_MAX = 8192,
+    BLOB_BYTES = 5000,
+    BLOB_ROOM = (BLOB_BYTES + PIPELINE_ARENA_ALIGN - 1) / PIPELINE_ARENA_ALIGN *
+                PIPELINE_ARENA_ALIGN /* that it takes in the arena */
+};
 
 static uint64_t blob_bytes;       /* of every sample */
 static uint64_t limited_position; /* its sample is above a limit, */
@@ -44,7 +50,7 @@ static inline void core_make(uint64_t arena_bytes, uint32_t fetch_depth, uint32_
                                           .threads = threads,
                                           .rate_rows = 10,
                                           .lookup = lookup};
-    blob_bytes = 5000;
+    blob_bytes = BLOB_BYTES;
     limited_position = UINT64_MAX;
     limited_attempts = 1;
     core = pipeline_core_create(&params);

@@ -84,7 +84,7 @@ static void test_way_of_a_batch(void **state)
     uint32_t stream = open_ready(&params);
     assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 8); /* two slots of four rows */
     assert_int_equal(pipeline_core_fetching(core), 8);
-    assert_int_equal(pipeline_core_arena_used(core), 8 * 8192);
+    assert_int_equal(pipeline_core_arena_used(core), 8 * BLOB_ROOM);
     for (uint32_t i = 0; i < 8; i++) {
         assert_int_equal(commands[i].id, 100 + i);
         assert_int_equal(commands[i].position, i);
@@ -311,7 +311,7 @@ static void test_outage(void **state)
     assert_int_equal(look(), 1);
     assert_int_equal(commands[0].kind, PIPELINE_COMMAND_END);
     assert_int_equal(commands[0].code, -ESTALE);
-    assert_int_equal(pipeline_core_arena_used(core), 4 * 8192);
+    assert_int_equal(pipeline_core_arena_used(core), 4 * BLOB_ROOM);
     for (uint32_t i = 0; i < 4; i++) {
         struct pipeline_event event = {.kind = PIPELINE_EVENT_FETCHED, .ticket = tickets[i]};
         struct pipeline_row_ref ref;

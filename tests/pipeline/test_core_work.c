@@ -153,7 +153,7 @@ static void test_turns(void **state)
 static void test_reasons(void **state)
 {
     (void)state;
-    core_make(3 * 8192, 64, 2);
+    core_make(3 * BLOB_ROOM, 64, 2);
     struct pipeline_stream_params params = stream_params(100, 4);
     uint32_t stream;
     uint64_t free_bytes;
