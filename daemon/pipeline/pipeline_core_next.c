@@ -9,7 +9,6 @@
 #include "pipeline/pipeline_core_state.h"
 
 enum {
-    BURST = 8,               /* rows taken from the chosen stream before the choice is made again */
     QUEUE_TIME_NS = 4000000, /* work handed to a worker ahead of its threads */
     QUEUE_FIRST = 4,         /* rows for each thread while the cost is not known */
     BLOBS_EXTRA = 64         /* blobs fetched and not decoded, beyond twice the depth */

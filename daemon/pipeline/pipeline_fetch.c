@@ -144,8 +144,34 @@ static void note_bytes(struct pipeline_stream *stream, const struct pipeline_row
     sink_note(stream->sink, ref->slot, ref->row, &note);
 }
 
+/* Samples whose blobs have come: what is known of them is looked up once more for their commands,
+ * and has left the caches since it was for their reads. */
+struct come {
+    uint32_t count;
+    struct {
+        const struct source *source;
+        uint64_t id;
+    } rows[RESULTS_MAX];
+};
+
+static void come_add(struct come *come, const struct source *source, uint64_t id)
+{
+    if (!source_warms(source))
+        return;
+    source_warm(source, id, SOURCE_FAR);
+    come->rows[come->count].source = source;
+    come->rows[come->count++].id = id;
+}
+
+static void come_end(const struct come *come)
+{
+    for (uint32_t i = 0; i < come->count; i++)
+        source_warm(come->rows[i].source, come->rows[i].id, SOURCE_NEAR);
+}
+
 /* All spans of the row are there, or cannot be. */
-static void finish(struct pipeline *pipeline, const struct pipeline_request *request)
+static void finish(struct pipeline *pipeline, const struct pipeline_request *request,
+                   struct come *come)
 {
     const struct fetch_result *result = &request->worst;
     struct pipeline_event event = {.kind = PIPELINE_EVENT_FETCHED,
@@ -159,7 +185,9 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
         return;
     struct pipeline_stream *stream = pipeline->streams[ref.stream];
     if (result->class_number == SPDL_CLASS_OK) {
-        if (request->in_place && stream->dataset->fields[0].ragged)
+        if (!request->in_place)
+            come_add(come, stream->dataset->source, ref.id);
+        else if (stream->dataset->fields[0].ragged)
             note_bytes(stream, &ref, request->reads[0].fetch.bytes);
         return;
     }
@@ -175,7 +203,8 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
                  request->path, spdl_class_name(result->class_number), words);
 }
 
-static void take_one(struct pipeline *pipeline, const struct fetch_result *result)
+static void take_one(struct pipeline *pipeline, const struct fetch_result *result,
+                     struct come *come)
 {
     struct pipeline_request *request = request_of(pipeline, result->ticket);
     uint32_t span = (uint32_t)(result->ticket >> SPAN_SHIFT) & SPAN_MASK;
@@ -199,16 +228,20 @@ static void take_one(struct pipeline *pipeline, const struct fetch_result *resul
         request->path = read->fetch.path;
     }
     if (--request->left == 0)
-        finish(pipeline, request);
+        finish(pipeline, request, come);
 }
 
 void pipeline_fetch_take(struct pipeline *pipeline)
 {
     struct fetch_result results[RESULTS_MAX];
     uint32_t count;
-    while ((count = fetch_reap(pipeline->fetch, results, RESULTS_MAX)) > 0)
+    while ((count = fetch_reap(pipeline->fetch, results, RESULTS_MAX)) > 0) {
+        struct come come;
+        come.count = 0;
         for (uint32_t i = 0; i < count; i++)
-            take_one(pipeline, &results[i]);
+            take_one(pipeline, &results[i], &come);
+        come_end(&come);
+    }
 }
 
 static int64_t read_again(struct pipeline *pipeline, struct pipeline_read *read, uint64_t now_ns)

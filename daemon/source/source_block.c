@@ -81,8 +81,12 @@ void source_block_warm(const struct source_block *block, uint32_t number, bool n
         __builtin_prefetch(sample);
         return;
     }
-    if (sample->first_part < block->part_count)
-        __builtin_prefetch(&parts[sample->first_part]);
+    if (sample->first_part < block->part_count) {
+        const struct source_block_part *first = &parts[sample->first_part];
+        __builtin_prefetch(first);
+        if (sample->part_count > 1) /* the next may lie behind the end of a line */
+            __builtin_prefetch(first + 1);
+    }
     const char *key = text_of(block, sample->key_at, sample->key_bytes);
     if (key)
         __builtin_prefetch(key);
