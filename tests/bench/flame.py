@@ -15,6 +15,13 @@ WIDTH, LINE, LEAST = 1200, 15, 0.0008  # px, px, share of all below which a fram
 OURS = re.compile(r"spdld|spdl-dec|spdlctl|chore")
 
 
+def frame_of(line):
+    """The function, or in brackets the library where that has no names."""
+    symbol, _, library = line.split(None, 1)[1].rpartition(" (")
+    symbol = re.sub(r"\+0x[0-9a-f]+$", "", symbol)
+    return f"[{library.rstrip(')').rsplit('/', 1)[-1]}]" if symbol == "[unknown]" else symbol
+
+
 def stacks(text):
     """(frames from the outermost on, beginning with the thread's name) of each sample of ours."""
     for sample in text.split("\n\n"):
@@ -22,8 +29,8 @@ def stacks(text):
         if not lines or not OURS.match(lines[0]):
             continue
         name = re.sub(r"-\d+$", "", lines[0].split()[0])
-        frames = [re.sub(r"\+0x[0-9a-f]+$", "", line.split(None, 1)[1].rsplit(" (", 1)[0]) for line in lines[1:] if line.strip()]
-        yield [name] + frames[::-1]
+        frames = [frame_of(line) for line in lines[1:] if line.strip()]
+        yield [name] + [frame for i, frame in enumerate(frames) if i == 0 or frame != frames[i - 1] or not frame.endswith("]")][::-1]
 
 
 def tree_of(samples):
@@ -65,8 +72,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "perf.data"
         bench = [f"{args.build}/spdlctl", "--private", "-c", args.config, "--json", "bench", args.dataset, "--batch", "64", "--seconds", args.seconds]
-        subprocess.run(["perf", "record", "-q", "-a", "-g", "-e", "cpu-clock", "-F", "2000", "-o", data, "--", *bench], check=True, stdout=subprocess.DEVNULL)
-        text = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,sym"], capture_output=True, text=True, check=True).stdout
+        subprocess.run(["perf", "record", "-q", "--call-graph", "dwarf,16384", "-e", "cpu-clock", "-F", "499", "-o", data, "--", *bench], check=True, stdout=subprocess.DEVNULL)
+        text = subprocess.run(["perf", "script", "-i", data, "-F", "comm,ip,sym,dso"], capture_output=True, text=True, check=True).stdout
     root = tree_of(stacks(text))
     if root["count"] == 0:
         sys.exit("flame.py: no sample of spdld was taken")
