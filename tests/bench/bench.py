@@ -3,7 +3,7 @@
 What is compared runs by turns, and of all turns the median counts.
 
 usage: bench.py [--build DIR] [--rounds N] [--only WORD]...     the bars stand beside the figures; exit 1 when one is missed and STRICT=1
-  --only WORD   of the tables alone that have the word in their name: photographs scaling formats bad small ranks index
+  --only WORD   of the tables alone that have the word in their name: photographs shards scaling formats bad small ranks index
 """
 import argparse
 import ctypes
@@ -48,20 +48,20 @@ class Bench:
                 values[name].append(runs[name]())
         return values
 
-    def drain(self, config, *words, sets=()):
+    def drain(self, config, *words):
         """spdlctl bench. Returns its last line and the CPU seconds of everything."""
-        run = lambda: self.work.ctl("bench", "p", "--batch", 64, *words, config=config, sets=sets, timeout_s=240)  # noqa: E731
+        run = lambda: self.work.ctl("bench", "p", "--batch", 64, *words, config=config, timeout_s=240)  # noqa: E731
         result, cpu_s = self.harness.cpu_of(run)
         return result.lines[-1], cpu_s
 
-    def steps(self, config, count, sets=()):
-        result, cpu_s = self.drain(config, "--steps", count, sets=sets)
+    def steps(self, config, count):
+        result, cpu_s = self.drain(config, "--steps", count)
         return result["samples"], cpu_s
 
-    def rates(self, config, sets=()):
+    def rates(self, config):
         """Pictures per CPU second in the first epoch, in a new daemon, and in those behind it."""
-        first, first_s = self.steps(config, EPOCH, sets)
-        both, both_s = self.steps(config, EPOCH + SEEN, sets)
+        first, first_s = self.steps(config, EPOCH)
+        both, both_s = self.steps(config, EPOCH + SEEN)
         return first / first_s, (both - first) / (both_s - first_s)
 
     def cost_us(self, config, *words):
@@ -84,22 +84,28 @@ class Bench:
 
 
 def photographs(bench):
-    """The recipes against the bare loops, and tar shards against the folder."""
-    import tars
+    """The recipes against the bare loops."""
     folder = bench.harness.photos(1000)
-    shards = bench.work.config("threads: {decode: 2}\n" + tars.config(tars.shards(folder, bench.scratch / "photographs")))
     train, evaluate = bench.folder_config(folder), bench.folder_config(folder, "imagenet-eval")
-    index = [f"index_dir={bench.scratch}/index"]
-    bench.steps(shards, 1, index)
-    got = bench.by_turns({"bare": lambda: bench.bare(folder, 2), "train": lambda: bench.rates(train), "tar": lambda: bench.rates(shards, index),
-                          "eval": lambda: bench.rates(evaluate)}, bench.args.rounds)
+    got = bench.by_turns({"train": lambda: bench.rates(train), "bare": lambda: bench.bare(folder, 2), "eval": lambda: bench.rates(evaluate)},
+                         bench.args.rounds)
     for name, mode in (("train", "imagenet-train"), ("eval", "imagenet-eval")):
         for epoch, suffix, words in ((0, "", "first epoch"), (1, "_seen", "from the second epoch on")):
             ratio = statistics.median(rates[epoch] / bare[name + suffix] for rates, bare in zip(got[name], got["bare"]))
             bench.row(f"{mode}, {words}: pictures per CPU second, of the bare loop's {name}{suffix}", ratio, ">=", 0.90)
-    for epoch, words in enumerate(("first epoch", "from the second epoch on")):
-        ratio = statistics.median(tar[epoch] / own[epoch] for tar, own in zip(got["tar"], got["train"]))
-        bench.row(f"imagenet-train from an indexed tar, {words}, of the folder's rate", ratio, ">=", 0.98)
+
+
+def shards(bench):
+    """The same photographs from tar shards and from their folder."""
+    import tars
+    folder = bench.harness.photos(1000)
+    head = f"threads: {{decode: 2}}\nindex_dir: {bench.scratch}/index\n"
+    configs = {"folder": bench.folder_config(folder), "tar": bench.work.config(head + tars.config(tars.shards(folder, bench.scratch / "shards")))}
+    bench.steps(configs["tar"], 1)
+    got = bench.by_turns({name: lambda config=config: bench.cost_us(config, "--steps", 4 * EPOCH) for name, config in configs.items()},
+                         2 * bench.args.rounds)
+    ratio = statistics.median(own / tar for own, tar in zip(got["folder"], got["tar"]))
+    bench.row("imagenet-train from indexed tar shards, of the folder's rate", ratio, ">=", 0.98)
 
 
 def scaling(bench):
@@ -240,7 +246,7 @@ def index(bench):
     bench.row("index of 1,000,000 small samples: opening it again", statistics.median(again) * 1000, "<=", 20, "ms")
 
 
-TABLES = {"photographs": photographs, "scaling": scaling, "formats": formats, "bad": bad, "small": small, "ranks": ranks, "index": index}
+TABLES = {"photographs": photographs, "shards": shards, "scaling": scaling, "formats": formats, "bad": bad, "small": small, "ranks": ranks, "index": index}
 
 
 def main():
