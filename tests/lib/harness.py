@@ -64,6 +64,11 @@ def use_points():
     BUILD = folder
 
 
+def uring_works():
+    return pathlib.Path("/proc/sys/kernel/io_uring_disabled").exists() is False or \
+        pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text().strip() == "0"
+
+
 def wait_until(condition, timeout_s, what):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + timeout_s * PATIENCE
