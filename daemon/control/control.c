@@ -217,7 +217,7 @@ static int64_t silent_step(struct control *control, uint64_t now_ns)
     struct session *next;
     for (struct session *session = control->sessions; session; session = next) {
         next = session->next;
-        if (session->greeted || session->fd < 0)
+        if (session->greeted || session->waits || session->fd < 0)
             continue;
         uint64_t end_ns = session->since_ns + CONTROL_HELLO_SECONDS * NS_PER_S;
         if (end_ns <= now_ns)
