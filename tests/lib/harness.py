@@ -145,11 +145,11 @@ class Result:
 
 
 class Daemon:
-    def __init__(self, work, config, sets, program, env):
+    def __init__(self, work, config, sets, program, env, prefix):
         self.work, self.config = work, config
         self.socket = work.socket
         self.log = work.path / f"daemon-{len(work.daemons)}.log"
-        words = [str(program or os.environ.get("SPDLD") or BUILD / "spdld"), "-c", str(config), "--foreground", "--socket", self.socket]
+        words = [*prefix, str(program or os.environ.get("SPDLD") or BUILD / "spdld"), "-c", str(config), "--foreground", "--socket", self.socket]
         for pair in [f"index_dir={work.path}/index", *sets]:
             words += ["--set", pair]
         with open(self.log, "wb") as log:
@@ -204,8 +204,8 @@ class Work:
         path.write_text(text)
         return path
 
-    def daemon(self, config, *sets, program=None, env=None, ready=True):
-        daemon = Daemon(self, config, sets, program, env)
+    def daemon(self, config, *sets, program=None, env=None, ready=True, prefix=()):
+        daemon = Daemon(self, config, sets, program, env, prefix)
         return daemon.wait_ready() if ready else daemon
 
     def command(self, *words, private=None, config=None, sets=(), as_json=True):
