@@ -119,6 +119,14 @@ def resident_bytes(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+def private_bytes(pid):
+    """Resident memory that is of no file and no segment."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def descriptor_count(pid, but_under=None):
     """Open descriptors, without those of files under `but_under` (reads in flight come and go)."""
     count = 0
