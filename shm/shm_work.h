@@ -18,9 +18,9 @@
 #include <stdint.h>
 
 enum {
-    SPDL_WORK_VERSION = 3,
-    SPDL_WORK_CELLS = 1024, /* a power of two */
-    SPDL_WORK_PARTS_MAX = 8,
+    SPDL_WORK_VERSION = 4,
+    SPDL_WORK_CELLS = 1024,   /* a power of two */
+    SPDL_WORK_PARTS_MAX = 16, /* as many as a sample has at most */
     SPDL_WORK_DESTS_MAX = 2,
     SPDL_WORK_THREADS_MAX = 64,
     SPDL_WORK_MESSAGE_BYTES = 96,

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -71,10 +72,11 @@ static void on_listen(void *context, uint32_t events)
             control_budget_end(&control->budget, 0);
             continue;
         }
-        if (errno == EMFILE || errno == ENFILE) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
             log_line(LOG_LEVEL_WARNING, "a client is not served: %s", strerror(errno));
-            usleep(1000); /* exception: conductor never blocks: without descriptors the listener
-                             stays readable, and this bounds the loop */
+            control_budget_rest(
+                &control->budget); /* it stays readable: look again a little later */
+            control_budget_no_connections(control);
         }
         return;
     }
@@ -91,7 +93,6 @@ static int listen_on(struct control *control, struct err *reterr)
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
         return err_set(reterr, -errno, "no socket: %s", strerror(errno));
-    control_session_no_descriptors(control->listen_fd);
     struct stat old;
     if (lstat(path, &old) == 0 && !S_ISSOCK(old.st_mode))
         return err_set(reterr, -ENOTSOCK,
@@ -131,6 +132,23 @@ static int watch_owner(struct control *control, struct err *reterr)
                     &control->owner_source);
 }
 
+static uint32_t clamp(uint64_t number, uint32_t least, uint32_t most)
+{
+    return number < least ? least : number > most ? most : (uint32_t)number;
+}
+
+/* Connections may take half of the descriptors that there are, two each. */
+static void places_count(struct control *control)
+{
+    struct rlimit limit;
+    uint64_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
+    control->sessions_max = clamp(most, CONTROL_SESSIONS_LEAST, CONTROL_SESSIONS_MAX);
+    control->of_user_max =
+        clamp(control->sessions_max / 4 * 3, CONTROL_SESSIONS_LEAST, CONTROL_SESSIONS_OF_USER_MAX);
+    control->of_process_max =
+        clamp(control->sessions_max / 4, CONTROL_SESSIONS_LEAST, CONTROL_SESSIONS_OF_PROCESS_MAX);
+}
+
 int control_create(const struct control_params *params, struct control **ret_control,
                    struct err *reterr)
 {
@@ -143,6 +161,7 @@ int control_create(const struct control_params *params, struct control **ret_con
     control->idle_ns = control->start_ns;
     control->waiting_end = &control->waiting;
     control_budget_init(&control->budget, control->start_ns);
+    places_count(control);
     int rc =
         getrandom(&control->generation, sizeof control->generation, 0) == sizeof control->generation
             ? 0
@@ -151,6 +170,8 @@ int control_create(const struct control_params *params, struct control **ret_con
         rc = lock_take(control, reterr);
     if (rc == 0)
         rc = listen_on(control, reterr);
+    if (rc == 0)
+        control_session_no_descriptors(control->listen_fd);
     if (rc == 0)
         rc = loop_add(params->loop, control->listen_fd, EPOLLIN, on_listen, control,
                       &control->listen_source);
@@ -217,7 +238,7 @@ static int64_t silent_step(struct control *control, uint64_t now_ns)
     struct session *next;
     for (struct session *session = control->sessions; session; session = next) {
         next = session->next;
-        if (session->greeted || session->fd < 0)
+        if (session->greeted || session->waits || session->fd < 0)
             continue;
         uint64_t end_ns = session->since_ns + CONTROL_HELLO_SECONDS * NS_PER_S;
         if (end_ns <= now_ns)

@@ -46,6 +46,12 @@ void control_budget_end(struct control_budget *budget, int64_t more_ns)
     budget->slice_ns += spent_ns;
 }
 
+void control_budget_rest(struct control_budget *budget)
+{
+    if (budget->left_ns > -NS_PER_MS)
+        budget->left_ns = -NS_PER_MS;
+}
+
 bool control_budget_is_turn_over(uint32_t requests)
 {
     return requests >= REQUESTS_AT_ONCE;

@@ -363,9 +363,9 @@ static const char *no_place(const struct control *control, const struct ucred *p
         of_user += session->uid == peer->uid;
         of_process += session->pid == peer->pid && peer->pid > 0; /* 0: of another container */
     }
-    return control->session_count >= CONTROL_SESSIONS_MAX  ? "the daemon has too many connections"
-           : of_user >= CONTROL_SESSIONS_OF_USER_MAX       ? "this user has too many connections"
-           : of_process >= CONTROL_SESSIONS_OF_PROCESS_MAX ? "this process has too many connections"
+    return control->session_count >= control->sessions_max ? "the daemon has too many connections"
+           : of_user >= control->of_user_max               ? "this user has too many connections"
+           : of_process >= control->of_process_max         ? "this process has too many connections"
                                                            : NULL;
 }
 

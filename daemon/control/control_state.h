@@ -6,6 +6,7 @@
 #include "proto/proto_frame.h"
 
 enum {
+    CONTROL_SESSIONS_LEAST = 8, /* however few descriptors there are */
     CONTROL_SESSIONS_MAX = 4096,
     CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
     CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
@@ -72,7 +73,8 @@ struct control {
     int listen_fd, lock_fd;
     struct loop_source *listen_source;
     struct session *sessions;
-    uint32_t session_count, connected_count; /* connected: with a socket and greeted */
+    uint32_t sessions_max, of_user_max, of_process_max; /* by the descriptors that there are */
+    uint32_t session_count, connected_count;            /* connected: with a socket and greeted */
     uint64_t hello_end_ns; /* before it nobody can have been silent for too long; 0: nobody is
                               silent */
     uint64_t start_ns,
@@ -99,7 +101,8 @@ void control_budget_init(struct control_budget *budget, uint64_t now_ns);
 bool control_budget_begin(struct control_budget *budget);
 /* Behind a begin. more_ns: what others (chores, the worker) will spend on it. */
 void control_budget_end(struct control_budget *budget, int64_t more_ns);
-bool control_budget_is_turn_over(uint32_t requests); /* of one session in one go */
+void control_budget_rest(struct control_budget *budget); /* nothing for some milliseconds */
+bool control_budget_is_turn_over(uint32_t requests);     /* of one session in one go */
 /* Takes the session out of the loop and puts it into the line. */
 void control_budget_wait(struct session *session);
 void control_budget_leave(struct session *session);

@@ -19,19 +19,18 @@ static uint32_t part_of(const struct field_spec *field, const struct source_samp
     return NO_PART;
 }
 
-/* Puts the part among those of the recipe, once. False: there is no room. */
-static bool need(struct pipeline_recipe *recipe, const struct source_part *part,
+_Static_assert((int)SPDL_WORK_PARTS_MAX == (int)SOURCE_PARTS_MAX, "there is room for every part");
+
+/* Puts the part among those of the recipe, once. */
+static void need(struct pipeline_recipe *recipe, const struct source_part *part,
                  uint8_t *ret_number)
 {
     uint32_t i = 0;
     while (i < recipe->part_count && recipe->parts[i] != part)
         i++;
-    if (i == SPDL_WORK_PARTS_MAX)
-        return false;
     if (i == recipe->part_count)
         recipe->parts[recipe->part_count++] = part;
     *ret_number = (uint8_t)i;
-    return true;
 }
 
 static bool same_file(const struct source_part *a, const struct source_part *b)
@@ -109,11 +108,11 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
             ret_recipe->class_number = SPDL_CLASS_INCOMPLETE;
             return;
         }
-        if (!need(ret_recipe, &sample->parts[part], &ret_recipe->field_part[f]) ||
-            sample->parts[part].bytes > stream->pipeline->params.config->max_sample_bytes) {
+        if (sample->parts[part].bytes > stream->pipeline->params.config->max_sample_bytes) {
             ret_recipe->class_number = SPDL_CLASS_LIMIT;
             return;
         }
+        need(ret_recipe, &sample->parts[part], &ret_recipe->field_part[f]);
     }
     spans_make(ret_recipe);
     ret_recipe->in_place = is_in_place(dataset, ret_recipe);

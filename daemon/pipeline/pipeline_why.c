@@ -96,8 +96,7 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
         break;
     case PIPELINE_REASON_RANK:
         snprintf(why->evidence, sizeof why->evidence,
-                 "the rank: %.0f %% of the time all %u slots were ready or held, and the daemon "
-                 "waited for a release",
+                 "the rank: %.0f %% of the time it had batches waiting for it (of %u slots)",
                  percent, stream->slots);
         snprintf(why->advice, sizeof why->advice, "nothing: data is not the bottleneck");
         break;
@@ -184,7 +183,8 @@ static void waiting_words(const struct pipeline_stream *stream,
                      seat->note);
         break;
     case PIPELINE_REASON_RANK:
-        snprintf(text, bytes, "the rank: all %u slots are ready or held", stream->slots);
+        snprintf(text, bytes, "the rank: %u of %u slots are ready or held",
+                 (unsigned)(view->published - view->released), stream->slots);
         break;
     case PIPELINE_REASON_READS:
         snprintf(text, bytes, "reads: %u in flight%s", pipeline_core_fetching(pipeline->core),

@@ -112,7 +112,10 @@ def test_tar_shards(work):
     whole = work.pull("p", sets=("threads.decode=2", index), **how)
     for epoch in (0, 1):
         equal(ids(whole[5 * epoch:5 * epoch + 5]), reference.block_order("block", 3, epoch, shards, 10, 2, 14), f"samples of epoch {epoch}")
-    for sets in (["threads.decode=1"], ["fetch.engine=pool"], ["shm=posix", "slots=2"], ["fetch.depth=1"]):
+    for sets in (["threads.decode=1"], ["threads.decode=3", "slots=2"], ["fetch.engine=pool"], ["fetch.engine=uring"], ["shm=posix", "slots=2"],
+                 ["slots=7", "fetch.depth=1"]):
+        if sets == ["fetch.engine=uring"] and not harness.uring_works():
+            continue
         equal(without_waits(work.pull("p", sets=(*sets, index), **how)), without_waits(whole), f"lines with {sets}")
     if "inproc" not in os.environ.get("SPDLD", ""):
         other = work.pull("p", sets=(index,), env={"SPDLD": str(BUILD / "spdld-inproc")}, **how)
@@ -125,6 +128,38 @@ def test_tar_shards(work):
         equal(without_waits(over), without_waits(whole[k + 1:k + 4]), f"from the state of line {k}")
     shown = work.ctl("plan", "p", "--batch", 14, "--seed", 3, config=config, sets=(index,)).document
     equal(([row["id"] for row in shown["first"]], shown["shards"], shown["shards_open"]), (ids(whole)[:8], 5, 4), "the plan")
+
+
+def test_tar_shards_from_anywhere(work):
+    """Epoch, step and state, with other worlds, other batch sizes, other ends and from one daemon for all: the rows are those of the whole."""
+    tars.shards(harness.photos(60), work.path / "t", per_shard=17, apart=True)
+    index = f"index_dir={work.path}/index"
+    for last, order in (("partial", "shuffle: block, block_samples: 12"), ("drop", "shuffle: block, block_samples: 12, lanes: 3"),
+                        ("pad", "shuffle: block, block_samples: 25")):
+        config = work.config(tars.config(work.path / "t" / "shard-{000..003}.tar", more=f"    order: {{{order}}}\n    last: {last}\n"))
+        steps = 5  # 60 samples, 12 in a batch
+        how = dict(batch=12, seed=4, config=config, hash=True)
+        whole = work.pull("p", sets=(index, "fetch.engine=auto"), steps=3 * steps, **how)
+        equal([(line["epoch"], line["step"]) for line in whole], [(e, k) for e in range(3) for k in range(steps)], f"{last}: places")
+        for epoch in range(3):
+            equal(sorted(ids(whole[steps * epoch:steps * (epoch + 1)])), list(range(60)), f"{last}: epoch {epoch} has every sample once")
+        daemon = work.daemon(config, index, "threads.decode=3", "fetch.engine=pool", "shm=posix")
+        del how["config"]
+        equal(without_waits(work.pull("p", epoch=1, step=2, steps=6, **how)), without_waits(whole[steps + 2:steps + 8]), f"{last}: --epoch 1 --step 2")
+        for k in (1, steps - 1, steps + 2):
+            state = whole[k]["state"]
+            rest = dict(how, seed=None, state=state)
+            equal(without_waits(work.pull("p", steps=4, **rest)), without_waits(whole[k + 1:k + 5]), f"{last}: from the state of line {k}")
+            for world in (3, 4):
+                parts = [work.pull("p", rank=rank, world=world, steps=4, **rest) for rank in range(world)]
+                equal([row for step in zip(*parts) for part in step for row in rows_of([part])], rows_of(whole[k + 1:k + 5]), f"{last}: world {world}")
+            if "lanes" not in order:
+                left = 12 * (steps - 1 - k % steps)
+                for batch in (4, 6):
+                    other = work.pull("p", **dict(rest, batch=batch, steps=left // batch or 1))
+                    wanted = rows_of(whole[k + 1:])[:len(rows_of(other))]
+                    equal(rows_of(other), wanted, f"{last}: batch {batch} from the state of line {k}")
+        daemon.stop()
 
 
 if __name__ == "__main__":

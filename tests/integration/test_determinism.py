@@ -23,17 +23,12 @@ def test_threads_engines_segments_programs(work):
     equal(len({row[0] for row in rows_of(whole)}), STEPS * BATCH, "different samples within an epoch")
     for sets in (["threads.decode=1"], ["threads.decode=3", "slots=2"], ["fetch.engine=pool"], ["fetch.engine=uring"],
                  ["shm=posix"], ["slots=7", "fetch.depth=1"]):
-        if sets == ["fetch.engine=uring"] and not uring_works():
+        if sets == ["fetch.engine=uring"] and not harness.uring_works():
             continue
         equal(without_waits(pull(work, sets=sets)), without_waits(whole), f"lines with {sets}")
     if "inproc" not in os.environ.get("SPDLD", ""):
         other = pull(work, env={"SPDLD": str(BUILD / "spdld-inproc")})
         equal(without_waits(other), without_waits(whole), "lines of spdld-inproc")
-
-
-def uring_works():
-    return pathlib.Path("/proc/sys/kernel/io_uring_disabled").exists() is False or \
-        pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text().strip() == "0"
 
 
 def test_worlds(work):

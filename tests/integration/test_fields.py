@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
 import numpy as np  # noqa: E402
 import order_reference as reference  # noqa: E402
+import tars  # noqa: E402
 from harness import check, equal  # noqa: E402
 
 FIELD_LINES = "    order: {shuffle: global, seed: 3}\n    last: partial\n    fields:\n"
@@ -43,6 +44,20 @@ def ragged_rows(out, line, field):
 
 def config_of(folder, fields, head="", more=""):
     return f"{head}datasets:\n  p:\n    source: {{folder: {folder}}}\n{FIELD_LINES}" + "".join(f"      {f}\n" for f in fields) + more
+
+
+def test_sixteen_parts_of_a_sample(work):
+    """As many parts as a sample may have, each a field of its own: all arrive."""
+    names = [f"p{k:02d}" for k in range(16)]
+    tars.write(work.path / "t.tar", [(f"{i:03d}.{name}", f"{100 * i + k}".encode()) for i in range(20) for k, name in enumerate(names)])
+    fields = "".join(f"      {name}: {{from: [{name}], decode: int}}\n" for name in names)
+    config = f"datasets:\n  p:\n    source: {{tar: {work.path}/t.tar}}\n    fields:\n{fields}"
+    out = work.path / "out"
+    lines = work.pull("p", config=work.config(config), sets=(f"index_dir={work.path}/index",), batch=5, out=out)
+    equal(sum(line["valid"] for line in lines), 20, "valid rows")
+    for line in lines:
+        for k, name in enumerate(names):
+            equal(array(out, line, name).tolist(), [100 * i + k for i in line["ids"]], f"field {name}")
 
 
 def test_a_folder_without_fields(work):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import signal
+import socket
 import struct
 import sys
 import time
@@ -212,6 +213,24 @@ def test_segments_cannot_be_written(work):
             except OSError:
                 pass
     check(fcntl.fcntl(pipe, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY, "the pipe's end of a rank can write")
+
+
+def test_descriptors_are_not_kept(work):
+    """Descriptors that a client sends are refused or closed at once, also while its connections stay open."""
+    daemon, reference = daemon_with_honest_rank(work)
+    before, held = harness.descriptor_count(daemon.pid), []
+    for count in (1, 4, 64, 253):
+        client = wire.Client(work.socket)
+        for content in (wire.hello(), wire.status(), wire.status()):
+            try:
+                socket.send_fds(client.socket, [content], [0] * count)
+            except PermissionError:
+                client.send(content)  # the kernel does not let them through
+            except OSError:
+                break
+        held.append(client)
+    still_honest(work, daemon, reference, "descriptors")
+    wait_until(lambda: harness.descriptor_count(daemon.pid) <= before + 2 * len(held), 3, "a socket and a process for each connection, and no more")
 
 
 def test_many_connections(work):

@@ -35,6 +35,11 @@ def test_slow_rank(work):
     bottleneck(work, harness.folder_config(harness.photos(300)), [], ["--batch", 16, "--delay-ms", 150], "rank")
 
 
+def test_slow_rank_of_a_slow_disk(work):
+    """Most of the time a batch is being read, and there are others ready all the same: the rank is the slow one."""
+    bottleneck(work, harness.folder_config(harness.photos(300)), ["fetch.faulty=delay_us=150000"], ["--batch", 8, "--delay-ms", 200], "rank")
+
+
 def test_slow_disk(work):
     bottleneck(work, harness.folder_config(harness.photos(300)), ["fetch.faulty=delay_us=40000", "fetch.depth=2"], ["--batch", 16], "reads")
 

@@ -64,6 +64,11 @@ def use_points():
     BUILD = folder
 
 
+def uring_works():
+    return pathlib.Path("/proc/sys/kernel/io_uring_disabled").exists() is False or \
+        pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text().strip() == "0"
+
+
 def wait_until(condition, timeout_s, what):
     """Polls until condition() is true and returns its value."""
     end = time.monotonic() + timeout_s * PATIENCE
@@ -114,6 +119,14 @@ def resident_bytes(pid):
     return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
+def private_bytes(pid):
+    """Resident memory that is of no file and no segment."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def descriptor_count(pid, but_under=None):
     """Open descriptors, without those of files under `but_under` (reads in flight come and go)."""
     count = 0
@@ -140,11 +153,11 @@ class Result:
 
 
 class Daemon:
-    def __init__(self, work, config, sets, program, env):
+    def __init__(self, work, config, sets, program, env, prefix):
         self.work, self.config = work, config
         self.socket = work.socket
         self.log = work.path / f"daemon-{len(work.daemons)}.log"
-        words = [str(program or os.environ.get("SPDLD") or BUILD / "spdld"), "-c", str(config), "--foreground", "--socket", self.socket]
+        words = [*prefix, str(program or os.environ.get("SPDLD") or BUILD / "spdld"), "-c", str(config), "--foreground", "--socket", self.socket]
         for pair in [f"index_dir={work.path}/index", *sets]:
             words += ["--set", pair]
         with open(self.log, "wb") as log:
@@ -199,8 +212,8 @@ class Work:
         path.write_text(text)
         return path
 
-    def daemon(self, config, *sets, program=None, env=None, ready=True):
-        daemon = Daemon(self, config, sets, program, env)
+    def daemon(self, config, *sets, program=None, env=None, ready=True, prefix=()):
+        daemon = Daemon(self, config, sets, program, env, prefix)
         return daemon.wait_ready() if ready else daemon
 
     def command(self, *words, private=None, config=None, sets=(), as_json=True):
