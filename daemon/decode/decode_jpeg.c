@@ -272,8 +272,7 @@ static void decode_region(struct decode_jpeg *jpeg)
     read_rows(jpeg, jpeg->rows, stride, region->height);
     if (!jpeg->may_stop_early) {
         read_to_end(jpeg, stride);
-        if (!jpeg_has_multiple_scans(info))
-            decode_jpeg_check_tail(jpeg);
+        decode_jpeg_check_tail(jpeg);
     }
     check_end(jpeg);
     if (ink)

@@ -56,7 +56,8 @@ void decode_jpeg_rewind(struct decode_jpeg *jpeg, const struct decode_packet *pa
 /* The head was read. A sequential picture that has no Huffman table at all means the standard's. */
 void decode_jpeg_assume_tables(struct decode_jpeg *jpeg);
 
-/* A picture of one scan was decoded to its last pixel: its data must be at its end, too. */
+/* The picture was decoded to its last pixel: its data must be at its end, too, and the file must
+ * not end in what fills up room that was never written. */
 void decode_jpeg_check_tail(struct decode_jpeg *jpeg);
 
 /* Fills the fault, with the place in the packet, and leaves the call under way. */

@@ -13,7 +13,13 @@
 
 #include "decode/decode_exif.h"
 
-enum { MARKER_RST0 = 0xD0, MARKER_RST7 = 0xD7, MARKER_EOI = 0xD9, EXIF_NAME_BYTES = 6 };
+enum {
+    MARKER_RST0 = 0xD0,
+    MARKER_RST7 = 0xD7,
+    MARKER_EOI = 0xD9,
+    EXIF_NAME_BYTES = 6,
+    UNWRITTEN_BYTES = 4
+};
 
 static const JOCTET end_marker[2] = {0xFF, MARKER_EOI};
 
@@ -92,14 +98,14 @@ static bool is_filling(const uint8_t *from, const uint8_t *end)
 }
 
 /* What lies between the last scan's data and the end marker. Cameras fill up there; other bytes
- * were meant for the picture, and its data was misread. */
+ * were meant for the picture, and its data was misread. Without the marker, the end of the file was
+ * never written. */
 static bool ends_filled(const struct decode_jpeg *jpeg)
 {
-    const uint8_t *first = jpeg->packet.data, *end = first + jpeg->packet.bytes;
+    const uint8_t *first = jpeg->packet.data;
+    const uint8_t *end = jpeg->source.next_input_byte; /* of the marker; it is only looked at yet */
     const size_t count = (size_t)jpeg->errors.msg_parm.i[0];
-    if (!jpeg->end_hit)
-        end = jpeg->source.next_input_byte; /* of the marker; it is only looked at yet */
-    return is_filling((size_t)(end - first) < count ? first : end - count, end);
+    return !jpeg->end_hit && is_filling((size_t)(end - first) < count ? first : end - count, end);
 }
 
 /* Warnings that do not touch the pixels. */
@@ -204,24 +210,49 @@ static void on_progress(j_common_ptr info)
                           scans, pixels);
 }
 
-void decode_jpeg_check_tail(struct decode_jpeg *jpeg)
+static _Noreturn void raise_unwritten(struct decode_jpeg *jpeg)
+{
+    jpeg->end_hit = true;
+    decode_jpeg_raise(jpeg, SPDL_CLASS_TRUNCATED,
+                      "it ends in filling, without its end marker: it was not written whole");
+}
+
+/* Data of a picture hardly ends so. */
+static bool ends_unwritten(const struct decode_packet *packet)
+{
+    const uint8_t *end = packet->data + packet->bytes;
+    return packet->bytes >= UNWRITTEN_BYTES && is_filling(end - UNWRITTEN_BYTES, end);
+}
+
+/* Goes over what the library has not read. Returns whether an end is there. */
+static bool find_end(struct decode_jpeg *jpeg)
 {
     const uint8_t *at = jpeg->source.next_input_byte;
-    size_t left = jpeg->source.bytes_in_buffer;
-    if (jpeg->end_hit || jpeg->info.unread_marker != 0)
-        return;
-    for (; left > 0; at++, left--) {
-        const uint8_t next = left > 1 ? at[1] : 0;
-        if (*at == 0xFF && next >= MARKER_RST0 && next <= MARKER_RST7 && left > 1) {
+    for (size_t left = jpeg->source.bytes_in_buffer; left > 1; at++, left--) {
+        if (*at == 0xFF && at[1] >= MARKER_RST0 && at[1] <= MARKER_RST7) {
             at++;
             left--;
-        } else if (*at == 0xFF && next != 0 && next != 0xFF) {
-            return;
+        } else if (*at == 0xFF && at[1] != 0 && at[1] != 0xFF) {
+            return true;
         } else if (*at != 0 && *at != 0xFF) {
             decode_jpeg_raise(jpeg, SPDL_CLASS_CORRUPT,
                               "its data goes on behind its last pixel; some of it was misread");
         }
     }
+    if (at != jpeg->source.next_input_byte) /* the last byte may be half an end marker */
+        raise_unwritten(jpeg);
+    return false;
+}
+
+void decode_jpeg_check_tail(struct decode_jpeg *jpeg)
+{
+    if (jpeg->info.unread_marker != 0 && !jpeg->end_hit)
+        return;
+    bool several = jpeg_has_multiple_scans(&jpeg->info); /* all was read already */
+    if (!jpeg->end_hit && (several || find_end(jpeg)))
+        return;
+    if (ends_unwritten(&jpeg->packet))
+        raise_unwritten(jpeg);
 }
 
 void decode_jpeg_prepare(struct decode_jpeg *jpeg)

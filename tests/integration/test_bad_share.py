@@ -39,6 +39,12 @@ def cut(data, rng, spare=2):
     return data[:rng.randint(12, len(data) - spare - 1)]
 
 
+def unwritten(data, rng):
+    """Room was made for the file, and its end was never written."""
+    first = data.index(b"\xff\xda") + 30
+    return data[:rng.randint(first, max(first, len(data) - 60))].ljust(len(data) + 100, b"\0")
+
+
 def wrong_zlib(pixels):
     """The stored sums are right; the packed rows end in the middle, or are no packed rows."""
     packed = zlib.compress(b"".join(b"\0" + row.tobytes() for row in pixels))
@@ -48,6 +54,7 @@ def wrong_zlib(pixels):
 def kinds():
     """{name: (what makes the file from pixels and a generator, class)}."""
     made = {f"{form} cut": (lambda p, r, form=form: cut(jpeg(form, p), r), "TRUNCATED") for form in [*FORMS, "cmyk", "cmyk progressive"]}
+    made.update({f"{form} unwritten": (lambda p, r, form=form: unwritten(jpeg(form, p), r), "TRUNCATED") for form in ("4:2:0", "progressive", "grey", "cmyk")})
     made.update({
         "empty": (lambda p, r: b"", "EMPTY"),
         "page": (lambda p, r: b"<!DOCTYPE html><title>404</title>" + r.randbytes(40), "BAD_FORMAT"),

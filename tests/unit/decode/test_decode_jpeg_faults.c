@@ -352,6 +352,32 @@ static void test_bytes_before_the_end(void **state)
     }
 }
 
+/* Room was made for the file, and its end was never written: zeros or ones to the end, without an
+ * end marker. */
+static void test_ends_that_were_not_written(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RECIPES; i++) {
+        size_t bytes;
+        uint8_t *file = jpeg_make(&recipes[i], &bytes), *copy = malloc(bytes + 100);
+        size_t scan = find_marker(file, bytes, 0xDA, 1);
+        for (size_t n = scan + 20; n + 20 < bytes; n += 3)
+            for (int filling = 0; filling < 256; filling += 255) {
+                memcpy(copy, file, n);
+                memset(copy + n, filling, bytes + 100 - n);
+                enum spdl_class class_number = class_of(copy, bytes + 100);
+                /* Zeros may also be read as a Huffman code that does not exist. */
+                if (class_number != SPDL_CLASS_TRUNCATED && class_number != SPDL_CLASS_CORRUPT)
+                    fail_msg("recipe %zu, filled with %d from %zu", i, filling, n);
+            }
+        memcpy(copy, file, bytes - 2); /* what is left is whole, and an odd byte */
+        copy[bytes - 2] = 0xFF;
+        assert_int_equal(class_of(copy, bytes - 1), SPDL_CLASS_OK);
+        free(copy);
+        free(file);
+    }
+}
+
 /* A scan that names Huffman tables which the file does not have, although it has others. */
 static void test_tables_that_are_missing(void **state)
 {
@@ -456,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_too_many_pixels),
         cmocka_unit_test(test_too_many_scans),
         cmocka_unit_test(test_missing_scans),
+        cmocka_unit_test(test_ends_that_were_not_written),
         cmocka_unit_test(test_bytes_before_the_end),
         cmocka_unit_test(test_tables_that_are_missing),
         cmocka_unit_test(test_nothing_is_left_behind),
