@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Fields that are no pictures: bytes of any length as they lie in the files, text, JSON and numbers, padded or as values and offsets."""
 import base64
+import io
 import json
 import pathlib
 import random
 import sys
+import tarfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
@@ -106,6 +108,45 @@ def test_text_json_and_numbers(work):
         labels = ["ab".index(key[0]) for key in line["keys"]]
         equal((array(out, line, "label").tolist(), array(out, line, "part").tolist()), (labels, labels), "numbers")
         equal((line["fields"]["label"]["dtype"], line["fields"]["part"]["dtype"]), ("int64", "float32"), "types of numbers")
+
+
+def tar_of(work, samples, name="s.tar"):
+    """A shard: for each sample its parts by extension."""
+    path = work.path / name
+    with tarfile.open(path, "w") as shard:
+        for i, parts in enumerate(samples):
+            for extension, content in parts.items():
+                member = tarfile.TarInfo(f"{i:03d}.{extension}")
+                member.size = len(content)
+                shard.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_parts_of_a_shard(work):
+    """Captions, JSON and numbers beside a picture's bytes, as shards have them; a caption may be empty."""
+    chance, samples = random.Random(8), []
+    for i in range(37):
+        samples.append({"jpg": chance.randbytes(chance.randrange(1, 2000)), "txt": f"cäption {i}".encode() * (i % 5),
+                        "json": json.dumps({"i": i, "deep": [[i]]}).encode(), "cls": str(i).encode(), "score": f"{i / 8}".encode()})
+    shard, out = tar_of(work, samples), work.path / "out"
+    fields = ["jpg: {from: jpg, decode: raw}", "txt: {from: txt, decode: text}", "json: {from: json, decode: json}", "cls: {from: cls, decode: int}",
+              "score: {from: score, decode: float}"]
+    config = work.config(config_of(work.path, fields).replace(f"folder: {work.path}", f"tar: {shard}"))
+    lines = work.pull("p", batch=8, hash=True, out=out, config=config)
+    seen = []
+    for line in lines:
+        wanted = [samples[int(key)] for key in line["keys"]]
+        seen += line["keys"]
+        for name in ("jpg", "txt", "json"):
+            equal(ragged_rows(out, line, name), [parts[name] for parts in wanted], name)
+        equal(array(out, line, "cls").tolist(), [int(key) for key in line["keys"]], "int")
+        equal(array(out, line, "score").tolist(), [int(key) / 8 for key in line["keys"]], "float")
+    equal(sorted(seen), [f"{i:03d}" for i in range(37)], "every sample once")
+    # Without fields: each part raw under its own name, cls as a number.
+    line = work.pull(None, private=True, source=f"tar:{shard}", batch=37, hash=True, out=out)[0]
+    equal(sorted(line["fields"]), sorted(["cls"] + [f"{name}.{half}" for name in ("jpg", "txt", "json", "score") for half in ("values", "offsets")]), "fields")
+    for name in ("jpg", "txt", "json", "score"):
+        equal(ragged_rows(out, line, name), [samples[int(key)][name] for key in line["keys"]], f"{name} without fields")
 
 
 def test_numbers_as_text(work):
