@@ -48,6 +48,7 @@ enum {
     KEY_ORIENTATION,
     KEY_MAX_BYTES,
     KEY_PAD,
+    KEY_VIEWS,
     KEY_COUNT
 };
 static const struct config_key field_keys[KEY_COUNT + 1] = {
@@ -61,6 +62,7 @@ static const struct config_key field_keys[KEY_COUNT + 1] = {
     [KEY_ORIENTATION] = {"orientation", false},
     [KEY_MAX_BYTES] = {"max_bytes", false},
     [KEY_PAD] = {"pad", false},
+    [KEY_VIEWS] = {"views", false},
 };
 
 /* What goes with a decoder. */
@@ -70,7 +72,7 @@ static const struct decoder_row {
 } decoder_rows[] = {
     [DECODER_IMAGE] = {FIELD_DTYPE_UINT8, FIELD_LAYOUT_NHWC, 3,
                        1u << KEY_OPS | 1u << KEY_NORMALIZE | 1u << KEY_LAYOUT |
-                           1u << KEY_ORIENTATION},
+                           1u << KEY_ORIENTATION | 1u << KEY_VIEWS},
     [DECODER_CLASS] = {FIELD_DTYPE_INT64, 0, 0, 0},
     [DECODER_RAW] = {FIELD_DTYPE_UINT8, 0, 0,
                      1u << KEY_BYTES | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
@@ -241,6 +243,10 @@ static void values_take(struct config_reader *reader, const struct config_node *
     if (values[KEY_MAX_BYTES])
         config_read_size(reader, values[KEY_MAX_BYTES], "max_bytes", 1, FIELD_MAX_BYTES_LIMIT,
                          &field->max_bytes);
+    uint64_t views = 0;
+    if (values[KEY_VIEWS])
+        config_read_count(reader, values[KEY_VIEWS], "views", 1, FIELD_VIEWS_MAX, &views);
+    field->views = (uint32_t)views;
     if (values[KEY_PAD])
         config_read_choice(reader, values[KEY_PAD], "pad", pads, &field->pad);
 }

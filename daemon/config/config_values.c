@@ -214,6 +214,12 @@ static void bytes_print(FILE *out, const struct field_spec *field)
         fputs(config_units_size_text(field->bytes, text), out);
 }
 
+static void views_print(FILE *out, const struct field_spec *field)
+{
+    if (field->views)
+        fprintf(out, "%" PRIu32, field->views);
+}
+
 static void max_bytes_print(FILE *out, const struct field_spec *field)
 {
     char text[CONFIG_UNITS_TEXT_BYTES];
@@ -244,6 +250,7 @@ const struct config_field_row config_field_rows[] = {
     {"orientation", orientation_print},
     {"max_bytes", max_bytes_print},
     {"pad", pad_print},
+    {"views", views_print},
     {NULL, NULL},
 };
 

@@ -202,7 +202,7 @@ enum spdl_class transform_fold(const struct field_spec *field, uint32_t field_nu
     fold.draws.field = field_number;
     fold.geometry.frame = fold.real = (struct law_box){0, 0, width, height};
     for (uint32_t i = 0; i < field->op_count; i++) {
-        fold.draws.operation = i;
+        fold.draws.operation = draws->operation + i;
         enum spdl_class class_number = apply(&fold, &field->ops[i]);
         if (class_number != SPDL_CLASS_OK)
             return class_number;

@@ -323,7 +323,7 @@ static bool fits(const struct field_spec *field, const struct transform_geometry
     if (g->window.width < 1 || g->window.height < 1 || value_bytes == 0)
         return false;
     return value_bytes * EMIT_CHANNELS * (uint64_t)g->window.width * (uint64_t)g->window.height ==
-           field->row_bytes;
+           field->row_bytes / (field->views > 0 ? field->views : 1);
 }
 
 int transform_run(struct transform *transform, const struct field_spec *field,

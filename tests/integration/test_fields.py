@@ -216,6 +216,27 @@ def test_plan_ids(work):
     equal(len(ids), 3, "different plans")
 
 
+def test_views(work):
+    """n draws of the same picture: the first is that of the field without views, the others are their own, and all come back after a restart."""
+    folder, out, plain_out = harness.photos(40), work.path / "out", work.path / "plain"
+    ops = "[{random_resized_crop: 32}, random_flip]"
+    fields = [f"image: {{from: jpg, decode: image, ops: {ops}, views: 3}}", f"other: {{from: jpg, decode: image, ops: {ops}, dtype: float32, layout: nchw}}"]
+    config = work.config(config_of(folder, fields))
+    lines = work.pull("p", batch=8, hash=True, out=out, draws=True, config=config)
+    plain = work.pull("p", batch=8, out=plain_out, draws=True, config=work.config(config_of(folder, [fields[0].replace(", views: 3", "")])))
+    other = work.pull("p", batch=8, out=plain_out, config=work.config(config_of(folder, [fields[1].replace("other", "first"), fields[1]])))
+    for line, single, pair in zip(lines, plain, other):
+        views, first = array(out, line, "image"), array(plain_out, single, "image")
+        equal(views.shape, (line["rows"], 3, 32, 32, 3), "shape of three views")
+        equal((line["keys"], line["draws"]), (single["keys"], single["draws"]), "samples and draws")
+        check((views[:, 0] == first).all(), "the first view is the field without views")
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            check((views[:, a] != views[:, b]).any(axis=(1, 2, 3)).all(), f"views {a} and {b} differ in every row")
+        check((array(out, line, "other") == array(plain_out, pair, "other")).all(), "a field beside views is what it is beside another")
+    behind = work.pull("p", batch=8, hash=True, draws=True, state=lines[1]["state"], config=config, steps=len(lines) - 2)
+    equal(harness.without_waits(behind), harness.without_waits(lines[2:]), "resumed")
+
+
 def test_synthetic_keeps_its_form(work):
     config = work.config("datasets:\n  s:\n    source: {synthetic: {samples: 5, bytes: 16}}\n  r:\n    source: {synthetic: {samples: 5, bytes: 16}}\n"
                          "    fields: {bin: {from: bin, decode: raw, max_bytes: 64}}\n")

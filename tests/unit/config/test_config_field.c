@@ -135,6 +135,7 @@ static void test_fields(void **state)
                           "        dtype: bfloat16\n"
                           "        layout: nchw\n"
                           "        orientation: ignore\n"
+                          "        views: 2\n"
                           "      label: {from: cls, decode: class, dtype: int64}\n"
                           "      same: {from: cls, decode: class}\n",
                   SETS("limits.pixels=4096"));
@@ -146,6 +147,13 @@ static void test_fields(void **state)
     assert_int_equal(image->dtype, FIELD_DTYPE_BFLOAT16);
     assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
     assert_int_equal(image->ignore_orientation, 1);
+    assert_int_equal(image->views, 2);
+    assert_int_equal(image->dim_count, 4);
+    assert_int_equal(image->row_bytes, 2 * 3 * 16 * 16 * 2);
+    char *printed = config_print(config, 0);
+    assert_non_null(printed);
+    assert_non_null(strstr(printed, "        views: 2\n"));
+    free(printed);
     assert_true(image->mean[2] == -1.0 && image->std[1] == 2.0 && image->std[2] == 1e-3);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(dataset->fields[i].max_pixels, 4096);
@@ -196,6 +204,10 @@ static void test_bytes(void **state)
         "c.yaml:4:102: max_bytes: '65MiB' is outside 1 to 64MiB",
         "c.yaml:4:138: max_bytes does not go with decode: class",
         "c.yaml:4:152: pad does not go with decode: class");
+    BAD(DATASET "    fields: {x: {from: a, decode: text, views: 2}, y: {from: a, decode: image, "
+                "views: 17, ops: [{center_crop: 3}]}}",
+        "c.yaml:4:41: views does not go with decode: text",
+        "c.yaml:4:88: views: '17' is outside 1 to 16");
     BAD(DATASET "    fields: {x: {from: a, decode: text, pad: true}}",
         "c.yaml:4:14: field 'x': pad needs max_bytes: the size that rows are filled up to");
     BAD(DATASET "    fields: {x: {from: a, decode: raw, bytes: 3, max_bytes: 3}}",
