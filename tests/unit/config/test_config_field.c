@@ -207,7 +207,7 @@ static void test_bytes(void **state)
     BAD(DATASET "    fields: {x: {from: a, decode: text, views: 2}, y: {from: a, decode: image, "
                 "views: 17, ops: [{center_crop: 3}]}}",
         "c.yaml:4:41: views does not go with decode: text",
-        "c.yaml:4:88: views: '17' is outside 1 to 16");
+        "c.yaml:4:87: views: '17' is outside 1 to 16");
     BAD(DATASET "    fields: {x: {from: a, decode: text, pad: true}}",
         "c.yaml:4:14: field 'x': pad needs max_bytes: the size that rows are filled up to");
     BAD(DATASET "    fields: {x: {from: a, decode: raw, bytes: 3, max_bytes: 3}}",
