@@ -40,16 +40,14 @@ static void fields_make(struct field_spec fields[FIELDS])
     assert_int_equal(fields[1].dim_count, 3);
 }
 
-/* The view of a field, made from the whole picture. */
-static void view_make(const struct field_spec *field, uint32_t number, uint32_t view,
-                      const struct decode_pixels *pixels, const struct jpeg_recipe *recipe,
-                      struct law_box *ret_box, uint8_t *to)
+/* A view of a field, made from the whole picture. Returns the box. */
+static struct law_box view_make(const struct field_spec *field, const struct law_draws *draws,
+                                const struct decode_pixels *pixels, const struct decode_head *head,
+                                uint8_t *to)
 {
-    struct law_draws draws = {
-        .seed = 7, .position = POSITION, .epoch = EPOCH, .operation = 16 * view};
     struct transform_geometry geometry;
     assert_int_equal(
-        transform_fold(field, number, &draws, recipe->width, recipe->height, &geometry),
+        transform_fold(field, draws->field, draws, head->width, head->height, &geometry),
         SPDL_CLASS_OK);
     struct transform_pixels own = {pixels->base, pixels->stride, pixels->region_x + geometry.box.x,
                                    pixels->region_y + geometry.box.y};
@@ -57,18 +55,16 @@ static void view_make(const struct field_spec *field, uint32_t number, uint32_t 
     assert_non_null(transform);
     assert_int_equal(transform_run(transform, field, &geometry, &own, to), 0);
     transform_destroy(transform);
-    *ret_box = geometry.box;
-    if (field->ops[0].kind != OP_RANDOM_RESIZED_CROP)
-        return;
-    draws.field = number; /* the law itself, with the number that docs/order.md gives the view */
-    struct law_box box = law_random_resized_crop(&draws, recipe->width, recipe->height,
-                                                 field->ops[0].scale, field->ops[0].ratio);
-    assert_memory_equal(&box, ret_box, sizeof box);
+    if (field->ops[0].kind == OP_RANDOM_RESIZED_CROP) { /* the law, with docs/order.md's number */
+        struct law_box box = law_random_resized_crop(draws, head->width, head->height,
+                                                     field->ops[0].scale, field->ops[0].ratio);
+        assert_memory_equal(&box, &geometry.box, sizeof box);
+    }
+    return geometry.box;
 }
 
 static void check_all(struct worker_rig *rig, const struct worker_add *add,
-                      const struct field_spec *fields, const struct jpeg_recipe *recipe,
-                      const uint8_t *file, size_t bytes)
+                      const struct field_spec *fields, const uint8_t *file, size_t bytes)
 {
     const struct decode_ops *ops = decode_table[0];
     struct decode_packet packet = {file, bytes};
@@ -89,7 +85,9 @@ static void check_all(struct worker_rig *rig, const struct worker_add *add,
         assert_non_null(expected);
         struct law_box boxes[VIEWS];
         for (uint32_t v = 0; v < views; v++) {
-            view_make(&fields[f], f, v, &pixels, recipe, &boxes[v], expected);
+            struct law_draws draws = {
+                .seed = 7, .position = POSITION, .epoch = EPOCH, .field = f, .operation = 16 * v};
+            boxes[v] = view_make(&fields[f], &draws, &pixels, &head, expected);
             assert_memory_equal(rig_row_of(rig, add, f, 0, 3) + v * view_bytes, expected,
                                 view_bytes);
             for (uint32_t u = 0; u < v; u++)
@@ -101,10 +99,11 @@ static void check_all(struct worker_rig *rig, const struct worker_add *add,
     free(ctx);
 }
 
-static struct spdl_work_completion run(struct worker_rig *rig, uint32_t stream, uint32_t row,
-                                       const uint8_t *file, size_t bytes, bool shared)
+/* Row `row` of stream 0. */
+static struct spdl_work_completion run(struct worker_rig *rig, uint32_t row, const uint8_t *file,
+                                       size_t bytes, bool shared)
 {
-    struct spdl_work_command command = rig_command_for(stream, 0, row);
+    struct spdl_work_command command = rig_command_for(0, 0, row);
     command.position = POSITION;
     command.epoch = EPOCH;
     struct spdl_work_part part = rig_blob(rig, 4096, file, bytes);
@@ -132,12 +131,12 @@ static void test_one_decode(void **state)
             .width = 160, .height = 120, .quality = 90, .orientation = orientation};
         size_t bytes;
         uint8_t *file = jpeg_make(&recipe, &bytes);
-        struct spdl_work_completion record = run(rig, 0, 3, file, bytes, true);
+        struct spdl_work_completion record = run(rig, 3, file, bytes, true);
         assert_int_equal(record.class_number, SPDL_CLASS_OK);
         if (orientation == 1)
-            check_all(rig, &add, fields, &recipe, file, bytes);
+            check_all(rig, &add, fields, file, bytes);
         /* The same picture as four parts is decoded four times. */
-        struct spdl_work_completion alone = run(rig, 0, 5, file, bytes, false);
+        struct spdl_work_completion alone = run(rig, 5, file, bytes, false);
         assert_int_equal(alone.class_number, SPDL_CLASS_OK);
         assert_memory_equal(alone.crop, record.crop, sizeof record.crop);
         assert_int_equal(alone.flags, record.flags);
