@@ -14,7 +14,7 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex word has 32 bits");
 _Static_assert((SPDL_WORK_CELLS & (SPDL_WORK_CELLS - 1)) == 0, "a power of two: numbers wrap");
 
 OFFSET(spdl_work_part, kind, 0);
-OFFSET(spdl_work_part, reserved, 4);
+OFFSET(spdl_work_part, escape, 4);
 OFFSET(spdl_work_part, value, 8);
 OFFSET(spdl_work_part, bytes, 16);
 SIZE(spdl_work_part, 24);
@@ -37,7 +37,7 @@ OFFSET(spdl_work_command, field_part, 32);
 OFFSET(spdl_work_command, reserved1, 48);
 OFFSET(spdl_work_command, dests, 64);
 OFFSET(spdl_work_command, parts, 96);
-SIZE(spdl_work_command, 288);
+SIZE(spdl_work_command, 480);
 
 OFFSET(spdl_work_completion, ticket, 0);
 OFFSET(spdl_work_completion, class_number, 8);
@@ -59,7 +59,7 @@ OFFSET(spdl_work_command_segment, reserved1, 132);
 OFFSET(spdl_work_command_segment, waiting, 256);
 OFFSET(spdl_work_command_segment, reserved2, 260);
 OFFSET(spdl_work_command_segment, cells, 384);
-SIZE(spdl_work_command_segment, 295296);
+SIZE(spdl_work_command_segment, 491904);
 
 OFFSET(spdl_work_completion_cell, turn, 0);
 OFFSET(spdl_work_completion_cell, record, 8);

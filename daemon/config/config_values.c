@@ -32,6 +32,14 @@ static void word_print(FILE *out, const struct config_choice *choices, uint32_t 
     fputs(word ? word : "?", out);
 }
 
+static void source_text_print(FILE *out, const char *name, const char *text)
+{
+    if (!text[0])
+        return;
+    fprintf(out, ", %s: ", name);
+    config_values_quote(out, text);
+}
+
 static void source_print(FILE *out, const struct config_dataset *dataset)
 {
     const struct config_source *source = &dataset->source;
@@ -52,7 +60,11 @@ static void source_print(FILE *out, const struct config_dataset *dataset)
         at += line_bytes + (at[line_bytes] != 0);
         fputs(*at ? ", " : "", out);
     }
-    fputs(is_list ? "]}" : "}", out);
+    fputs(is_list ? "]" : "", out);
+    source_text_print(out, "root", source->root);
+    source_text_print(out, "path_column", source->path_column);
+    source_text_print(out, "label_column", source->label_column);
+    fputs("}", out);
 }
 
 static void shuffle_print(FILE *out, const struct config_dataset *dataset)

@@ -12,7 +12,7 @@
 enum {
     FIELD_MAX = 16,        /* fields of a dataset */
     FIELD_NAME_BYTES = 64, /* with the final 0: also of part and decoder names */
-    FIELD_PART_BYTES = 16,
+    FIELD_PART_BYTES = 32,
     FIELD_FROM_MAX = 16,
     FIELD_OPS_MAX = 16,
     FIELD_VIEWS_MAX = 16,

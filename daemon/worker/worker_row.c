@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/escape.h"
 #include "decode/decode.h"
 #include "shm/shm_failpoint.h"
 #include "transform/transform.h"
@@ -15,6 +16,9 @@
 #include "worker/worker_value.h"
 
 _Static_assert((int)SPDL_WORK_FIELDS_MAX == (int)FIELD_MAX, "one number of fields");
+_Static_assert((int)SPDL_WORK_ESCAPE_CSV == (int)ESCAPE_CSV &&
+                   (int)SPDL_WORK_ESCAPE_JSON == (int)ESCAPE_JSON,
+               "one number of escapes");
 
 enum {
     CODECS_MAX = 8,
@@ -36,6 +40,8 @@ struct worker_row {
     struct transform *transform;
     uint8_t *shown; /* pixels turned as they are shown */
     size_t shown_bytes;
+    uint8_t *text; /* an escaped value as it is meant */
+    size_t text_bytes;
     struct target targets[TARGETS_MAX];
     uint32_t target_count;
 };
@@ -45,6 +51,8 @@ struct field_job {
     const struct worker_job *job;
     const struct field_spec *field;
     const struct spdl_work_part *part;
+    struct spdl_work_part meant; /* `part`, where that is an escaped value */
+    struct decode_packet packet; /* of a part that is a blob */
     uint32_t number;
     uint8_t *to;
     struct spdl_work_completion *completion;
@@ -64,6 +72,7 @@ void worker_row_destroy(struct worker_row *row)
         }
     transform_destroy(row->transform);
     free(row->shown);
+    free(row->text);
     free(row);
 }
 
@@ -109,13 +118,36 @@ static enum spdl_class fault_set(struct decode_fault *fault, enum spdl_class cla
     return class_number;
 }
 
-static struct decode_packet packet_of(const struct field_job *job)
+/* The bytes of the job's part, as they are meant. */
+static enum spdl_class part_open(struct worker_row *row, struct field_job *job,
+                                 struct decode_fault *fault)
 {
-    if (job->part->kind != SPDL_WORK_PART_BLOB)
-        return (struct decode_packet){NULL, 0};
-    SPDL_CRASHPOINT(job->job->arena + job->part->value, job->part->bytes);
-    WORKER_PROBE(job->job->arena + job->part->value, job->part->bytes);
-    return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
+    const struct spdl_work_part *part = job->part;
+    job->packet = (struct decode_packet){NULL, 0};
+    if (part->kind != SPDL_WORK_PART_BLOB)
+        return SPDL_CLASS_OK;
+    job->packet = (struct decode_packet){job->job->arena + part->value, part->bytes};
+    SPDL_CRASHPOINT(job->packet.data, job->packet.bytes);
+    WORKER_PROBE(job->packet.data, job->packet.bytes);
+    if (part->escape == SPDL_WORK_ESCAPE_NONE)
+        return SPDL_CLASS_OK;
+    if (part->bytes > row->text_bytes || row->text == NULL) {
+        free(row->text);
+        row->text_bytes = part->bytes + SPARE_BYTES;
+        row->text = malloc(row->text_bytes);
+        if (row->text == NULL) {
+            row->text_bytes = 0;
+            return fault_set(fault, SPDL_CLASS_RESOURCE, "no memory for the value");
+        }
+    }
+    size_t bytes;
+    if (!escape_undo((enum escape)part->escape, job->packet.data, part->bytes, row->text, &bytes))
+        return fault_set(fault, SPDL_CLASS_CORRUPT, "a value that its list writes wrong");
+    job->meant = *part;
+    job->meant.bytes = bytes;
+    job->part = &job->meant;
+    job->packet = (struct decode_packet){row->text, bytes};
+    return SPDL_CLASS_OK;
 }
 
 /* The turned pixels of the region, in the thread's own memory. */
@@ -253,10 +285,10 @@ static bool make_targets(struct worker_row *row, const struct law_box *around,
     return true;
 }
 
-static enum spdl_class run_codec(struct worker_row *row, struct field_job *job,
-                                 const struct decode_packet *packet, size_t codec,
+static enum spdl_class run_codec(struct worker_row *row, struct field_job *job, size_t codec,
                                  struct decode_fault *fault)
 {
+    const struct decode_packet *packet = &job->packet;
     const struct decode_ops *ops = decode_table[codec];
     void *ctx = row->codecs[codec];
     struct decode_head head;
@@ -292,14 +324,13 @@ static enum spdl_class run_image(struct worker_row *row, struct field_job *job,
 {
     if (job->part->kind != SPDL_WORK_PART_BLOB)
         return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "it is no picture but a number");
-    struct decode_packet packet = packet_of(job);
-    const struct decode_ops *ops = decode_probe(&packet, fault);
+    const struct decode_ops *ops = decode_probe(&job->packet, fault);
     if (ops == NULL)
         return fault->class_number;
     size_t codec = 0;
     while (decode_table[codec] != ops)
         codec++;
-    return run_codec(row, job, &packet, codec, fault);
+    return run_codec(row, job, codec, fault);
 }
 
 static bool same_form(const struct worker_stream *a, const struct worker_stream *b)
@@ -330,7 +361,8 @@ bool worker_row_fits(const struct worker_job *job)
         if (part->kind < SPDL_WORK_PART_BLOB || part->kind > SPDL_WORK_PART_MADE_UP)
             return false;
         if (part->kind == SPDL_WORK_PART_BLOB &&
-            (part->value > job->arena_bytes || part->bytes > job->arena_bytes - part->value))
+            (part->value > job->arena_bytes || part->bytes > job->arena_bytes - part->value ||
+             part->escape > SPDL_WORK_ESCAPE_JSON))
             return false;
     }
     return true;
@@ -343,7 +375,7 @@ static enum spdl_class run_field(struct worker_row *row, struct field_job *job,
         return run_image(row, job, fault);
     struct worker_value value = {.field = job->field,
                                  .decoder = decoder,
-                                 .packet = packet_of(job),
+                                 .packet = job->packet,
                                  .part = job->part,
                                  .to = job->to};
     return worker_value_run(&value, &job->ragged_bytes, fault);
@@ -411,7 +443,9 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
                                      "the sample has no part that the field is made from");
         } else {
             field_job.part = &command->parts[command->field_part[f]];
-            class_number = run_field(row, &field_job, stream->decoders[f], &fault);
+            class_number = part_open(row, &field_job, &fault);
+            if (class_number == SPDL_CLASS_OK)
+                class_number = run_field(row, &field_job, stream->decoders[f], &fault);
         }
         if (class_number != SPDL_CLASS_OK) {
             note_fault(ret_completion, f, &fault);
