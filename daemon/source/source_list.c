@@ -220,13 +220,14 @@ static int files_read(struct list_source *list, const struct source_spec *spec, 
         return rc;
     table->files = calloc(files.count, sizeof *table->files);
     table->digest = XXH3_createState();
-    if (!table->files || !table->digest)
-        rc = err_set(reterr, -ENOMEM, "list: no memory");
+    if (!table->files || !table->digest) {
+        source_files_fini(&files);
+        return err_set(reterr, -ENOMEM, "list: no memory");
+    }
+    XXH3_128bits_reset(table->digest);
     for (uint32_t i = 0; rc == 0 && i < files.count; i++) {
         table->files[i] = (struct source_list_file){.path = strdup(files.paths[i]), .root_fd = -1};
         table->file_count++;
-        if (i == 0)
-            XXH3_128bits_reset(table->digest);
         rc = table->files[i].path ? file_open(&table->files[i], spec, reterr)
                                   : err_set(reterr, -ENOMEM, "list: no memory");
         if (rc == 0)
@@ -260,7 +261,8 @@ static void names_gather(struct list_source *list)
                 seen[name] = true;
         }
     }
-    name_add(list, table->names[same ? table->entries[0].name : table->files[0].path_name]);
+    if (table->entry_count > 0)
+        name_add(list, table->names[same ? table->entries[0].name : table->files[0].path_name]);
     if (list->has_classes)
         name_add(list, "cls");
     for (uint32_t i = 0; i < table->name_count; i++)
@@ -327,8 +329,8 @@ static int list_open(const struct source_spec *spec, struct source **ret_source,
         counts_take(list);
         if (list->source.counts.samples == 0)
             rc = err_set(reterr, -ENODATA, "list %s: it has no row that is a sample%s%s",
-                         list->table.files[0].path, list->source.counts.note[0] ? "; " : "",
-                         list->source.counts.note);
+                         list->table.files ? list->table.files[0].path : "",
+                         list->source.counts.note[0] ? "; " : "", list->source.counts.note);
     }
     if (rc == 0)
         rc = take_measure(list);
@@ -378,7 +380,7 @@ static void list_sample(const struct source *source, uint64_t id, struct source_
     }
     for (uint32_t i = 0; i < entry->cell_count && ret_sample->part_count < SOURCE_PARTS_MAX; i++) {
         const struct source_list_cell *cell = &table->cells[entry->first_cell + i];
-        if (has_class && cell->name == file->label_name)
+        if (list->has_classes && cell->name == file->label_name)
             continue;
         ret_sample->parts[ret_sample->part_count++] =
             (struct source_part){.kind = SOURCE_PART_FILE,

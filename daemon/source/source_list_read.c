@@ -71,11 +71,12 @@ static int fill(struct reading *r)
     r->have -= r->from;
     r->from = 0;
     if (r->have == r->room && r->room < ROOM_MAX) {
-        uint8_t *larger = realloc(r->buffer, r->room * 2);
+        size_t room = r->room < CHUNK_BYTES ? CHUNK_BYTES : r->room * 2;
+        uint8_t *larger = realloc(r->buffer, room);
         if (!larger)
             return list_fails(r, -ENOMEM, "no memory");
         r->buffer = larger;
-        r->room *= 2;
+        r->room = room;
     }
     while (r->have < r->room && !r->is_end) {
         ssize_t got =

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +15,7 @@
 
 #include "source/source_list_table.h"
 
-enum { FOLDERS = 64 }; /* a power of two */
+enum { FOLDERS_MIN = 16, FOLDERS_MAX = 2048, PLACES = 8 };
 
 struct folder {
     int fd; /* -1: none */
@@ -23,20 +25,31 @@ struct folder {
 };
 
 struct source_list_sizes {
-    struct folder folders[FOLDERS];
+    uint32_t turn;
+    size_t folder_count; /* a power of two */
+    struct folder folders[];
 };
 
+/* A quarter of the descriptors that the process may have. */
 struct source_list_sizes *source_list_sizes_create(void)
 {
-    struct source_list_sizes *sizes = calloc(1, sizeof *sizes);
-    for (size_t i = 0; sizes && i < FOLDERS; i++)
+    struct rlimit limit;
+    size_t count = FOLDERS_MIN;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        while (count < FOLDERS_MAX && count * 8 <= limit.rlim_cur)
+            count *= 2;
+    struct source_list_sizes *sizes = calloc(1, sizeof *sizes + count * sizeof sizes->folders[0]);
+    if (!sizes)
+        return NULL;
+    sizes->folder_count = count;
+    for (size_t i = 0; i < count; i++)
         sizes->folders[i].fd = -1;
     return sizes;
 }
 
 void source_list_sizes_destroy(struct source_list_sizes *sizes)
 {
-    for (size_t i = 0; sizes && i < FOLDERS; i++)
+    for (size_t i = 0; sizes && i < sizes->folder_count; i++)
         if (sizes->folders[i].fd >= 0)
             close(sizes->folders[i].fd);
     free(sizes);
@@ -55,16 +68,28 @@ static int open_beneath(int root_fd, const char *path, uint64_t flags)
     }
 }
 
-/* The open folder of a path whose base name begins at `base`. */
+static bool folder_is(const struct folder *folder, int root_fd, const char *path, size_t bytes)
+{
+    return folder->fd >= 0 && folder->root_fd == root_fd && folder->path_bytes == bytes &&
+           memcmp(folder->path, path, bytes) == 0;
+}
+
+/* The open folder of a path whose base name begins at `base`. It is kept in one of a few places,
+ * from which another one goes where all are taken. */
 static int folder_of(struct source_list_sizes *sizes, int root_fd, const char *path, size_t base)
 {
     if (base == 0)
         return root_fd;
     size_t bytes = base - 1; /* without the slash; a path is never absolute */
-    struct folder *folder = &sizes->folders[XXH3_64bits(path, bytes) & (FOLDERS - 1)];
-    if (folder->fd >= 0 && folder->root_fd == root_fd && folder->path_bytes == bytes &&
-        memcmp(folder->path, path, bytes) == 0)
-        return folder->fd;
+    size_t first = (size_t)XXH3_64bits(path, bytes), mask = sizes->folder_count - 1;
+    struct folder *folder = &sizes->folders[(first + sizes->turn++ % PLACES) & mask];
+    for (size_t i = 0; i < PLACES; i++) {
+        struct folder *place = &sizes->folders[(first + i) & mask];
+        if (folder_is(place, root_fd, path, bytes))
+            return place->fd;
+        if (place->fd < 0)
+            folder = place;
+    }
     if (folder->fd >= 0)
         close(folder->fd);
     memcpy(folder->path, path, bytes);

@@ -28,30 +28,27 @@ void source_list_table_fini(struct source_list_table *table)
     XXH3_freeState(table->digest);
 }
 
-/* Room for one more; what `items` points to is moved. */
-static int grow(void *items, size_t *room, size_t count, size_t more, size_t item_bytes)
+/* Room for `more` items: the list, moved, or NULL: no memory, and it stays as it is. */
+static void *grown(void *items, size_t *room, size_t count, size_t more, size_t item_bytes)
 {
-    if (more <= *room - count)
-        return 0;
+    if (more <= *room - count && items)
+        return items;
     size_t larger = *room + *room / 2 + 64;
     if (larger < count + more)
         larger = count + more;
-    void *old, *moved;
-    memcpy(&old, items, sizeof old);
-    moved = reallocarray(old, larger, item_bytes);
-    if (!moved)
-        return -ENOMEM;
-    memcpy(items, &moved, sizeof moved);
-    *room = larger;
-    return 0;
+    void *moved = reallocarray(items, larger, item_bytes);
+    if (moved)
+        *room = larger;
+    return moved;
 }
 
 int source_list_table_text(struct source_list_table *table, const char *text, size_t bytes,
                            uint64_t *ret_at)
 {
-    int rc = grow(&table->text, &table->text_room, table->text_bytes, bytes + 1, 1);
-    if (rc < 0)
-        return rc;
+    char *moved = grown(table->text, &table->text_room, table->text_bytes, bytes + 1, 1);
+    if (!moved)
+        return -ENOMEM;
+    table->text = moved;
     *ret_at = table->text_bytes;
     memcpy(table->text + table->text_bytes, text, bytes);
     table->text[table->text_bytes + bytes] = 0;
@@ -61,18 +58,24 @@ int source_list_table_text(struct source_list_table *table, const char *text, si
 
 int source_list_table_entry(struct source_list_table *table, const struct source_list_entry *entry)
 {
-    int rc = grow(&table->entries, &table->entry_room, table->entry_count, 1, sizeof *entry);
-    if (rc == 0)
-        table->entries[table->entry_count++] = *entry;
-    return rc;
+    struct source_list_entry *moved =
+        grown(table->entries, &table->entry_room, table->entry_count, 1, sizeof *entry);
+    if (!moved)
+        return -ENOMEM;
+    table->entries = moved;
+    table->entries[table->entry_count++] = *entry;
+    return 0;
 }
 
 int source_list_table_cell(struct source_list_table *table, const struct source_list_cell *cell)
 {
-    int rc = grow(&table->cells, &table->cell_room, table->cell_count, 1, sizeof *cell);
-    if (rc == 0)
-        table->cells[table->cell_count++] = *cell;
-    return rc;
+    struct source_list_cell *moved =
+        grown(table->cells, &table->cell_room, table->cell_count, 1, sizeof *cell);
+    if (!moved)
+        return -ENOMEM;
+    table->cells = moved;
+    table->cells[table->cell_count++] = *cell;
+    return 0;
 }
 
 int source_list_table_fault(struct source_list_table *table, const struct source_list_fault *fault,
@@ -83,12 +86,16 @@ int source_list_table_fault(struct source_list_table *table, const struct source
     int rc = source_list_table_text(table, key, key_bytes, &full.key_at);
     if (rc == 0)
         rc = source_list_table_text(table, message, strlen(message), &full.message_at);
-    if (rc == 0)
-        rc = grow(&table->faults, &table->fault_room, table->fault_count, 1, sizeof full);
+    if (rc < 0)
+        return rc;
+    struct source_list_fault *moved =
+        grown(table->faults, &table->fault_room, table->fault_count, 1, sizeof full);
+    if (!moved)
+        return -ENOMEM;
+    table->faults = moved;
     full.key_bytes = (uint32_t)key_bytes;
-    if (rc == 0)
-        table->faults[table->fault_count++] = full;
-    return rc;
+    table->faults[table->fault_count++] = full;
+    return 0;
 }
 
 /* --- labels --- */
@@ -141,10 +148,13 @@ int source_list_table_label(struct source_list_table *table, const char *text, s
     }
     struct source_list_label label = {.count = 1, .bytes = (uint32_t)bytes};
     rc = source_list_table_text(table, text, bytes, &label.at);
-    if (rc == 0)
-        rc = grow(&table->labels, &table->label_room, table->label_count, 1, sizeof label);
     if (rc < 0)
         return rc;
+    struct source_list_label *moved =
+        grown(table->labels, &table->label_room, table->label_count, 1, sizeof label);
+    if (!moved)
+        return -ENOMEM;
+    table->labels = moved;
     *ret_number = (uint32_t)table->label_count;
     table->labels[table->label_count++] = label;
     table->slots.numbers[at] = *ret_number + 1;

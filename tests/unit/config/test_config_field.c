@@ -230,13 +230,13 @@ static void test_wrong_fields(void **state)
         "c.yaml:4:35: decode is one of image class raw text json int float, not 'jpeg'");
     BAD(DATASET "    fields: {x: {from: [a, a], decode: class}, y: {from: [], decode: class}, z: "
                 "{from: JPG, decode: class}, w: {from: .cls, decode: class}, v: {from: "
-                "abcdefghijklmnop, decode: class}, u: {from: a/b, decode: class}}",
+                "abcdefghijklmnopqrstuvwxyz123456, decode: class}, u: {from: a/b, decode: class}}",
         "c.yaml:4:28: part 'a' is given twice",
         "c.yaml:4:58: from is a part or a list of 1 to 16 parts",
         "c.yaml:4:88: names of parts are lower case: 'JPG'",
         "c.yaml:4:119: the name of a part has no dot in front: 'cls'",
-        "c.yaml:4:151: from is longer than 15 bytes",
-        "c.yaml:4:195: the name of a part has no /: 'a/b'");
+        "c.yaml:4:151: from is longer than 31 bytes",
+        "c.yaml:4:211: the name of a part has no /: 'a/b'");
     BAD(DATASET "    fields: {x: {from: a, decode: class, ops: [], layout: nchw, bytes: 3}}",
         "c.yaml:4:42: ops does not go with decode: class",
         "c.yaml:4:51: layout does not go with decode: class",

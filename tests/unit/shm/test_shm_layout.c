@@ -64,7 +64,7 @@ static void test_work_lines(void **state)
     segment->cells[1].ticket = 0x55;
     assert_int_equal(word(segment, 128, 4), 7);
     assert_int_equal(word(segment, 256, 4), 1);
-    assert_int_equal(word(segment, 384 + 288, 8), 0x55);
+    assert_int_equal(word(segment, 384 + 480, 8), 0x55);
     free(segment);
 }
 
