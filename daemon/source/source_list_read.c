@@ -1,10 +1,8 @@
-/* Reads a list: takes its rows one by one into the table, finds out which columns are what, and
- * says what is wrong with a row and where. The list is read and never mapped: it may be cut while
- * it is in use. Chores thread. */
+/* Reads a list: finds its rows and which columns are what. The list is read and never mapped: it
+ * may be cut while it is in use. Chores thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,57 +12,15 @@
 #include <unistd.h>
 
 #include "item/class.h"
-#include "source/source_list_parse.h"
-#include "source/source_list_table.h"
+#include "source/source_list_take.h"
 #include "source/source_walk.h"
 
-enum { CHUNK_BYTES = 1 << 20, ROOM_MAX = SOURCE_LIST_ROW_BYTES_MAX, FAULTS_MAX = 1000000 };
-
-struct reading {
-    struct source_list_table *table;
-    struct source_list_file *file;
-    uint32_t number; /* of the file */
-    const struct source_list_columns *wanted;
-    struct source_counts *counts;
-    struct err *reterr;
-    struct source_list_sizes *sizes;
-    int fd;
-    /* The part of the file that is looked at: `from` is where the next row begins. */
-    uint8_t *buffer;
-    size_t room, have, from;
-    uint64_t at; /* of buffer[0] in the file */
-    bool is_end;
-    char delimiter;
-    uint64_t line;      /* of the next row, from 1 */
-    uint64_t back_left; /* bytes that may be looked at twice */
-    struct source_list_row row;
-    uint32_t column_count;                     /* CSV */
-    uint32_t columns[SOURCE_LIST_COLUMNS_MAX]; /* names; NONE: no part */
-    uint32_t path_column;                      /* CSV: which column it is */
-    bool knows_path;                           /* JSON: path_text is the name of its member */
-    char path_text[FIELD_PART_BYTES], label_text[FIELD_PART_BYTES];
-    /* Scratch of a row. */
-    char *scratch;
-    size_t scratch_bytes, scratch_room;
-    char key[SOURCE_KEY_BYTES + 1];
-};
+enum { CHUNK_BYTES = 1 << 20, ROOM_MAX = SOURCE_LIST_ROW_BYTES_MAX };
 
 /* --- bytes --- */
 
-static int list_fails(const struct reading *r, int rc, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static int list_fails(const struct reading *r, int rc, const char *format, ...)
-{
-    char words[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    return err_set(r->reterr, rc, "list %s: %s", r->file->path, words);
-}
-
 /* More of the file behind what is there; what is behind us goes. */
-static int fill(struct reading *r)
+static int fill(struct source_list_take *r)
 {
     memmove(r->buffer, r->buffer + r->from, r->have - r->from);
     r->at += r->from;
@@ -74,7 +30,7 @@ static int fill(struct reading *r)
         size_t room = r->room < CHUNK_BYTES ? CHUNK_BYTES : r->room * 2;
         uint8_t *larger = realloc(r->buffer, room);
         if (!larger)
-            return list_fails(r, -ENOMEM, "no memory");
+            return source_list_take_fails(r, -ENOMEM, "no memory");
         r->buffer = larger;
         r->room = room;
     }
@@ -84,7 +40,7 @@ static int fill(struct reading *r)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return list_fails(r, -errno, "%s", strerror(errno));
+            return source_list_take_fails(r, -errno, "%s", strerror(errno));
         r->is_end = got == 0;
         r->have += (size_t)got;
     }
@@ -92,7 +48,7 @@ static int fill(struct reading *r)
 }
 
 /* The next row. 1, 0: none is left. */
-static int next_row(struct reading *r)
+static int next_row(struct source_list_take *r)
 {
     for (;;) {
         struct source_list_input input = {.data = r->buffer + r->from,
@@ -110,250 +66,12 @@ static int next_row(struct reading *r)
     }
 }
 
-static void row_end(struct reading *r)
+static void row_end(struct source_list_take *r)
 {
     uint64_t again = r->row.looked > r->row.bytes ? r->row.looked - r->row.bytes : 0;
     r->back_left -= again < r->back_left ? again : r->back_left;
     r->from += r->row.bytes;
     r->line += r->row.lines;
-}
-
-/* --- faults --- */
-
-/* The row is left out. `at`: where in it; the sentence begins with line and column there. */
-static int leave_out(struct reading *r, uint32_t class_number, size_t at, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static int leave_out(struct reading *r, uint32_t class_number, size_t at, const char *format, ...)
-{
-    const uint8_t *row = r->buffer + r->from;
-    char words[240], message[320];
-    uint64_t line = r->line, column = 1;
-    for (size_t i = 0; i < at; i++) {
-        column += (row[i] & 0xc0) != 0x80; /* characters, not bytes */
-        if (row[i] == '\n') {
-            line++;
-            column = 1;
-        }
-    }
-    if (r->table->fault_count == FAULTS_MAX)
-        return list_fails(r, -EBADMSG, "more than %d rows are broken; is it a list?", FAULTS_MAX);
-    va_list args;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    snprintf(message, sizeof message, "line %" PRIu64 ", column %" PRIu64 ": %s", line, column,
-             words);
-    struct source_list_fault fault = {
-        .offset = r->at + r->from + at, .list = r->number, .class_number = class_number};
-    return source_list_table_fault(r->table, &fault, r->key, message);
-}
-
-/* --- values --- */
-
-static int scratch_room(struct reading *r, size_t more)
-{
-    if (more <= r->scratch_room - r->scratch_bytes)
-        return 0;
-    size_t room = r->scratch_room * 2 + more + 4096;
-    char *larger = realloc(r->scratch, room);
-    if (!larger)
-        return list_fails(r, -ENOMEM, "no memory");
-    r->scratch = larger;
-    r->scratch_room = room;
-    return 0;
-}
-
-/* What the value says, behind what is in the scratch. 1; 0: it is not written right. */
-static int value_of(struct reading *r, uint32_t at, uint32_t bytes, uint8_t escape,
-                    size_t *ret_bytes)
-{
-    int rc = scratch_room(r, (size_t)bytes + 1);
-    if (rc < 0)
-        return rc;
-    char *to = r->scratch + r->scratch_bytes;
-    bool right =
-        escape_undo((enum escape)escape, r->buffer + r->from + at, bytes, (uint8_t *)to, ret_bytes);
-    to[right ? *ret_bytes : 0] = 0;
-    return right;
-}
-
-/* Beneath its root: without ./ and double slashes, never absolute. A sentence: it is no such path.
- */
-static const char *path_take(struct reading *r, const char *path, size_t bytes, uint32_t *ret_class)
-{
-    const char *const roots[] = {r->file->root, r->file->root_real};
-    size_t out = 0;
-    int depth = 0;
-    *ret_class = SPDL_CLASS_BAD_FORMAT;
-    if (memchr(path, 0, bytes))
-        return "the path has a byte 0";
-    if (strstr(path, "://")) {
-        *ret_class = SPDL_CLASS_UNSUPPORTED;
-        return "a path that is not local is not supported in this version";
-    }
-    for (size_t i = 0; path[0] == '/' && i < 2; i++) {
-        size_t root_bytes = strlen(roots[i]);
-        if (strncmp(path, roots[i], root_bytes) == 0 &&
-            (path[root_bytes] == '/' || roots[i][root_bytes - 1] == '/'))
-            path += root_bytes;
-        else
-            continue;
-        path += strspn(path, "/");
-        break;
-    }
-    if (path[0] == '/')
-        return "the path is absolute and not beneath the root";
-    while (*path) {
-        size_t part = strcspn(path, "/");
-        if (part > 0 && !(part == 1 && path[0] == '.')) {
-            depth += part == 2 && memcmp(path, "..", 2) == 0 ? -1 : 1;
-            if (depth < 0)
-                return "the path leads out of the root";
-            if (out + part + 1 > SOURCE_KEY_BYTES) {
-                *ret_class = SPDL_CLASS_LIMIT;
-                return "the path is longer than 1024 bytes";
-            }
-            if (out > 0)
-                r->key[out++] = '/';
-            memcpy(r->key + out, path, part);
-            out += part;
-        }
-        path += part + (path[part] == '/');
-        if (!*path && path[-1] == '/')
-            out = 0; /* a folder */
-    }
-    r->key[out] = 0;
-    if (out == 0 && bytes == 0)
-        *ret_class = SPDL_CLASS_INCOMPLETE;
-    return out > 0 ? NULL : bytes > 0 ? "the path names a folder" : "the path is empty";
-}
-
-/* The name of the file's part: its extension, or the column where it has none. */
-static uint32_t part_name(struct reading *r, uint32_t column)
-{
-    const char *slash = strrchr(r->key, '/'), *base = slash ? slash + 1 : r->key;
-    const char *dot = strrchr(base, '.');
-    const char *last = r->table->entry_count > 0
-                           ? r->table->names[r->table->entries[r->table->entry_count - 1].name]
-                           : "";
-    if (!dot || dot == base)
-        return column;
-    if (strcasecmp(dot + 1, last) == 0)
-        return r->table->entries[r->table->entry_count - 1].name;
-    uint32_t name = source_list_table_name(r->table, dot + 1, strlen(dot + 1));
-    return name == SOURCE_LIST_NONE ? column : name;
-}
-
-/* Name, length and text of a value to what is hashed of the row, which the scratch ends with. */
-static int value_note(struct reading *r, uint32_t name, size_t bytes)
-{
-    char head[FIELD_PART_BYTES + 32];
-    int head_bytes = snprintf(head, sizeof head, "%s%c%zu ", r->table->names[name], 0, bytes);
-    int rc = scratch_room(r, bytes + (size_t)head_bytes + 1);
-    if (rc < 0)
-        return rc;
-    char *to = r->scratch + r->scratch_bytes;
-    memmove(to + head_bytes, to, bytes);
-    memcpy(to, head, (size_t)head_bytes);
-    to[(size_t)head_bytes + bytes] = '\n';
-    r->scratch_bytes += (size_t)head_bytes + bytes + 1;
-    return 0;
-}
-
-/* A further value of the row, with the label. 1; 0: the row was left out. */
-static int cell_take(struct reading *r, const struct source_list_value *value, uint32_t name,
-                     struct source_list_entry *entry)
-{
-    size_t bytes = 0;
-    int rc = value_of(r, value->at, value->bytes, value->escape, &bytes);
-    if (rc == 0)
-        rc = leave_out(r, SPDL_CLASS_BAD_FORMAT, value->at,
-                       "the value of %s has half of a surrogate pair", r->table->names[name]);
-    else if (rc == 1) {
-        struct source_list_cell cell = {.at = value->at,
-                                        .bytes = value->bytes,
-                                        .name = (uint16_t)name,
-                                        .escape = value->escape};
-        rc = source_list_table_cell(r->table, &cell);
-        entry->cell_count++;
-        if (rc == 0 && name == r->file->label_name && bytes > 0)
-            rc = source_list_table_label(r->table, r->scratch + r->scratch_bytes, bytes,
-                                         &entry->label);
-        if (rc == 0 && bytes > r->counts->largest_bytes)
-            r->counts->largest_bytes = bytes;
-        if (rc == 0)
-            rc = value_note(r, name, bytes);
-        return rc < 0 ? rc : 1;
-    }
-    return rc;
-}
-
-/* The path of the row, and the file it names. 1; 0: the row was left out. */
-static int file_take(struct reading *r, const struct source_list_value *value,
-                     struct source_list_entry *entry)
-{
-    size_t bytes = 0;
-    uint32_t class_number = SPDL_CLASS_BAD_FORMAT;
-    int rc = value_of(r, value->at, value->bytes, value->escape, &bytes);
-    if (rc < 0)
-        return rc;
-    const char *message = rc == 0
-                              ? "the path has half of a surrogate pair"
-                              : path_take(r, r->scratch + r->scratch_bytes, bytes, &class_number);
-    if (message) {
-        r->key[0] = 0;
-        return leave_out(r, class_number, value->at, "%s (the root is %.150s)", message,
-                         r->file->root);
-    }
-    rc = source_list_sizes_of(r->sizes, r->file->root_fd, r->key, &entry->bytes, &entry->mtime_ns);
-    if (rc == -EXDEV)
-        return leave_out(r, SPDL_CLASS_IO_ERROR, value->at, "a link leads out of the root, %s",
-                         r->file->root);
-    if (rc < 0)
-        return list_fails(r, rc, "line %" PRIu64 ": %s: %s", r->line, r->key, strerror(-rc));
-    entry->path_bytes = (uint16_t)strlen(r->key);
-    if (entry->bytes > r->counts->largest_bytes)
-        r->counts->largest_bytes = entry->bytes;
-    return 1;
-}
-
-/* A row with its path and the names of its other values. */
-static int sample_take(struct reading *r, const struct source_list_value *path,
-                       const uint32_t names[SOURCE_LIST_COLUMNS_MAX])
-{
-    struct source_list_table *table = r->table;
-    size_t cells_before = table->cell_count;
-    struct source_list_entry entry = {.row_at = r->at + r->from,
-                                      .line = (uint32_t)r->line,
-                                      .list = r->number,
-                                      .label = SOURCE_LIST_NONE,
-                                      .first_cell = cells_before};
-    r->scratch_bytes = 0;
-    int rc = file_take(r, path, &entry);
-    for (uint32_t i = 0; rc == 1 && i < r->row.value_count; i++) {
-        const struct source_list_value *value = &r->row.values[i];
-        if (value != path && names[i] != SOURCE_LIST_NONE && !value->is_null)
-            rc = cell_take(r, value, names[i], &entry);
-    }
-    if (rc != 1) {
-        table->cell_count = cells_before;
-        if (entry.label != SOURCE_LIST_NONE)
-            table->labels[entry.label].count--;
-        return rc;
-    }
-    rc = source_list_table_text(table, r->key, entry.path_bytes, &entry.path_at);
-    entry.name = (uint16_t)part_name(r, r->file->path_name);
-    if (rc == 0)
-        rc = source_list_table_entry(table, &entry);
-    if (rc == 0)
-        rc = scratch_room(r, 1);
-    if (rc < 0)
-        return rc;
-    r->scratch[r->scratch_bytes] = '\n';
-    XXH3_128bits_update(table->digest, r->scratch, r->scratch_bytes + 1);
-    if (entry.path_bytes > r->counts->longest_key_bytes)
-        r->counts->longest_key_bytes = entry.path_bytes;
-    return 0;
 }
 
 /* --- CSV --- */
@@ -368,7 +86,7 @@ static bool is_picture(const char *name)
     return false;
 }
 
-static uint32_t column_named(const struct reading *r, const char *name)
+static uint32_t column_named(const struct source_list_take *r, const char *name)
 {
     for (uint32_t i = 0; i < r->column_count; i++)
         if (r->columns[i] != SOURCE_LIST_NONE &&
@@ -377,7 +95,7 @@ static uint32_t column_named(const struct reading *r, const char *name)
     return SOURCE_LIST_NONE;
 }
 
-static int no_column(const struct reading *r, const char *name)
+static int no_column(const struct source_list_take *r, const char *name)
 {
     char names[400] = "";
     for (uint32_t i = 0; i < r->column_count; i++)
@@ -385,26 +103,29 @@ static int no_column(const struct reading *r, const char *name)
             size_t used = strlen(names);
             snprintf(names + used, sizeof names - used, " %s", r->table->names[r->columns[i]]);
         }
-    return list_fails(r, -EINVAL, "it has no column '%s'; its columns are:%s", name, names);
+    return source_list_take_fails(r, -EINVAL, "it has no column '%s'; its columns are:%s", name,
+                                  names);
 }
 
-static int column_take(struct reading *r, uint32_t number, const struct source_list_value *value)
+static int column_take(struct source_list_take *r, uint32_t number,
+                       const struct source_list_value *value)
 {
     size_t bytes = 0;
     r->scratch_bytes = 0;
-    int rc = value_of(r, value->at, value->bytes, value->escape, &bytes);
+    int rc = source_list_take_value(r, value->at, value->bytes, value->escape, &bytes);
     if (rc < 0)
         return rc;
     uint32_t name = source_list_table_name(r->table, r->scratch, bytes);
     if (is_picture(r->scratch))
-        return list_fails(r, -EINVAL,
-                          "line 1 looks like a row (%.100s): the first line names the columns, as "
-                          "in path,label",
-                          r->scratch);
+        return source_list_take_fails(
+            r, -EINVAL,
+            "line 1 looks like a row (%.100s): the first line names the columns, as "
+            "in path,label",
+            r->scratch);
     for (uint32_t i = 0; name != SOURCE_LIST_NONE && i < number; i++)
         if (r->columns[i] == name)
-            return list_fails(r, -EINVAL, "line 1: two columns are named '%s'",
-                              r->table->names[name]);
+            return source_list_take_fails(r, -EINVAL, "line 1: two columns are named '%s'",
+                                          r->table->names[name]);
     if (name == SOURCE_LIST_NONE && bytes > 0)
         source_note(r->counts,
                     "list %s: the column '%.60s' is no part: a part's name is of up to %d letters, "
@@ -415,15 +136,17 @@ static int column_take(struct reading *r, uint32_t number, const struct source_l
 }
 
 /* The first line. */
-static int header_take(struct reading *r)
+static int header_take(struct source_list_take *r)
 {
     int rc = next_row(r);
     if (rc > 0 && r->row.class_number != SPDL_CLASS_OK)
-        return list_fails(r, -EINVAL, "line 1, which names the columns: %s", r->row.message);
+        return source_list_take_fails(r, -EINVAL, "line 1, which names the columns: %s",
+                                      r->row.message);
     if (rc > 0 && r->row.further > 0)
-        return list_fails(r, -E2BIG, "it has more than %d columns", SOURCE_LIST_COLUMNS_MAX);
+        return source_list_take_fails(r, -E2BIG, "it has more than %d columns",
+                                      SOURCE_LIST_COLUMNS_MAX);
     if (rc <= 0 || r->row.value_count == 0)
-        return rc < 0 ? rc : list_fails(r, -ENODATA, "its first line names no columns");
+        return rc < 0 ? rc : source_list_take_fails(r, -ENODATA, "its first line names no columns");
     r->column_count = r->row.value_count;
     for (uint32_t i = 0; rc > 0 && i < r->column_count; i++)
         if (column_take(r, i, &r->row.values[i]) < 0)
@@ -435,7 +158,7 @@ static int header_take(struct reading *r)
         if (r->columns[i] != SOURCE_LIST_NONE)
             r->path_column = i;
     if (r->path_column == SOURCE_LIST_NONE)
-        return list_fails(r, -EINVAL, "line 1: no column has a name");
+        return source_list_take_fails(r, -EINVAL, "line 1: no column has a name");
     uint32_t label = column_named(r, r->label_text);
     if (label == SOURCE_LIST_NONE && r->wanted->label[0])
         return no_column(r, r->wanted->label);
@@ -446,26 +169,28 @@ static int header_take(struct reading *r)
     return 0;
 }
 
-static int csv_take(struct reading *r)
+static int csv_take(struct source_list_take *r)
 {
     uint32_t count = r->row.value_count + r->row.further;
     if (count < r->column_count)
-        return leave_out(r, SPDL_CLASS_INCOMPLETE, 0, "it has %" PRIu32 " of %" PRIu32 " columns",
-                         count, r->column_count);
+        return source_list_take_leave_out(r, SPDL_CLASS_INCOMPLETE, 0,
+                                          "it has %" PRIu32 " of %" PRIu32 " columns", count,
+                                          r->column_count);
     if (count > r->column_count)
-        return leave_out(r, SPDL_CLASS_BAD_FORMAT, 0,
-                         "it has %" PRIu32 " values for %" PRIu32
-                         " columns; a value with the delimiter in it stands in quotes",
-                         count, r->column_count);
-    return sample_take(r, &r->row.values[r->path_column], r->columns);
+        return source_list_take_leave_out(
+            r, SPDL_CLASS_BAD_FORMAT, 0,
+            "it has %" PRIu32 " values for %" PRIu32
+            " columns; a value with the delimiter in it stands in quotes",
+            count, r->column_count);
+    return source_list_take_sample(r, &r->row.values[r->path_column], r->columns);
 }
 
 /* --- JSON lines --- */
 
 /* The name of a member; most often that of the row before at the same place. 1, 0: the row was left
  * out, with *ret_name NONE where it is no part's name. */
-static int member_name(struct reading *r, uint32_t number, const struct source_list_value *value,
-                       uint32_t *ret_name)
+static int member_name(struct source_list_take *r, uint32_t number,
+                       const struct source_list_value *value, uint32_t *ret_name)
 {
     const char *text = (const char *)r->buffer + r->from + value->name_at;
     uint32_t last = number < r->column_count ? r->columns[number] : SOURCE_LIST_NONE;
@@ -473,7 +198,8 @@ static int member_name(struct reading *r, uint32_t number, const struct source_l
     if (last == SOURCE_LIST_NONE || strlen(r->table->names[last]) != value->name_bytes ||
         memcmp(r->table->names[last], text, value->name_bytes) != 0) {
         size_t bytes = 0;
-        int rc = value_of(r, value->name_at, value->name_bytes, value->name_escape, &bytes);
+        int rc = source_list_take_value(r, value->name_at, value->name_bytes, value->name_escape,
+                                        &bytes);
         if (rc < 0)
             return rc;
         *ret_name = rc == 0
@@ -482,8 +208,8 @@ static int member_name(struct reading *r, uint32_t number, const struct source_l
     }
     for (uint32_t i = 0; *ret_name != SOURCE_LIST_NONE && i < number; i++)
         if (r->columns[i] == *ret_name) {
-            int rc = leave_out(r, SPDL_CLASS_DUPLICATE, value->name_at, "%s is there twice",
-                               r->table->names[*ret_name]);
+            int rc = source_list_take_leave_out(r, SPDL_CLASS_DUPLICATE, value->name_at,
+                                                "%s is there twice", r->table->names[*ret_name]);
             return rc;
         }
     r->columns[number] = *ret_name;
@@ -492,7 +218,7 @@ static int member_name(struct reading *r, uint32_t number, const struct source_l
     return 1;
 }
 
-static int json_take(struct reading *r)
+static int json_take(struct source_list_take *r)
 {
     const struct source_list_value *path = NULL;
     uint32_t first = SOURCE_LIST_NONE;
@@ -523,19 +249,21 @@ static int json_take(struct reading *r)
             !r->row.values[i].is_null)
             path = &r->row.values[i];
     if (!path)
-        return leave_out(r, SPDL_CLASS_INCOMPLETE, 0, "it has no %s", r->path_text);
-    return sample_take(r, path, r->columns);
+        return source_list_take_leave_out(r, SPDL_CLASS_INCOMPLETE, 0, "it has no %s",
+                                          r->path_text);
+    return source_list_take_sample(r, path, r->columns);
 }
 
 /* --- the file --- */
 
-static int rows_take(struct reading *r)
+static int rows_take(struct source_list_take *r)
 {
     int rc = 1;
     while (rc >= 0 && (rc = next_row(r)) > 0) {
         r->key[0] = 0;
         if (r->row.class_number != SPDL_CLASS_OK)
-            rc = leave_out(r, r->row.class_number, r->row.fault_at, "%s", r->row.message);
+            rc = source_list_take_leave_out(r, r->row.class_number, r->row.fault_at, "%s",
+                                            r->row.message);
         else if (r->row.value_count == 0)
             rc = 0; /* an empty line */
         else
@@ -546,7 +274,7 @@ static int rows_take(struct reading *r)
 }
 
 /* How the list is written: by its extension, else by its first byte. */
-static int form_find(struct reading *r)
+static int form_find(struct source_list_take *r)
 {
     static const struct {
         const char *extension;
@@ -557,14 +285,15 @@ static int form_find(struct reading *r)
     const uint8_t *head = r->buffer;
     const char *dot = strrchr(r->file->path, '.');
     if (r->have == 0)
-        return list_fails(r, -ENODATA, "the file is empty");
+        return source_list_take_fails(r, -ENODATA, "the file is empty");
     if (r->have >= 2 &&
         ((head[0] == 0xff && head[1] == 0xfe) || (head[0] == 0xfe && head[1] == 0xff)))
-        return list_fails(r, -EINVAL, "it is written in UTF-16; write it in UTF-8");
+        return source_list_take_fails(r, -EINVAL, "it is written in UTF-16; write it in UTF-8");
     if (r->have >= 4 &&
         (memcmp(head, "\x1f\x8b", 2) == 0 || memcmp(head, "\x28\xb5\x2f\xfd", 4) == 0 ||
          memcmp(head, "PK\3\4", 4) == 0 || memcmp(head, "PAR1", 4) == 0))
-        return list_fails(r, -EINVAL, "it is neither CSV nor JSON lines; unpack or convert it");
+        return source_list_take_fails(r, -EINVAL,
+                                      "it is neither CSV nor JSON lines; unpack or convert it");
     if (r->have >= sizeof mark && memcmp(head, mark, sizeof mark) == 0)
         r->from = sizeof mark;
     for (size_t i = 0; dot && i < sizeof forms / sizeof forms[0]; i++)
@@ -584,13 +313,13 @@ static int form_find(struct reading *r)
     return 0;
 }
 
-static int list_take(struct reading *r)
+static int list_take(struct source_list_take *r)
 {
     struct stat before, after;
     if (fstat(r->fd, &before) < 0)
-        return list_fails(r, -errno, "%s", strerror(errno));
+        return source_list_take_fails(r, -errno, "%s", strerror(errno));
     if (!S_ISREG(before.st_mode))
-        return list_fails(r, -EINVAL, "it is not a file");
+        return source_list_take_fails(r, -EINVAL, "it is not a file");
     r->file->bytes = (uint64_t)before.st_size;
     r->file->mtime_ns =
         (int64_t)((uint64_t)before.st_mtim.tv_sec * 1000000000u + (uint64_t)before.st_mtim.tv_nsec);
@@ -603,11 +332,11 @@ static int list_take(struct reading *r)
     if (rc == 0)
         rc = rows_take(r);
     if (rc < 0)
-        return rc == -ENOMEM ? list_fails(r, rc, "no memory") : rc;
+        return rc == -ENOMEM ? source_list_take_fails(r, rc, "no memory") : rc;
     if (fstat(r->fd, &after) < 0 || after.st_size != before.st_size ||
         after.st_mtim.tv_sec != before.st_mtim.tv_sec ||
         after.st_mtim.tv_nsec != before.st_mtim.tv_nsec)
-        return list_fails(r, -ESTALE, "it changed while it was read; try again");
+        return source_list_take_fails(r, -ESTALE, "it changed while it was read; try again");
     return 0;
 }
 
@@ -615,21 +344,21 @@ int source_list_read(struct source_list_table *table, uint32_t file,
                      const struct source_list_columns *columns, struct source_counts *counts,
                      struct err *reterr)
 {
-    struct reading *r = calloc(1, sizeof *r);
+    struct source_list_take *r = calloc(1, sizeof *r);
     struct source_list_file *list = &table->files[file];
     char root[2] = "/";
     int rc = 0;
     if (!r)
         return err_set(reterr, -ENOMEM, "list %s: no memory", list->path);
-    *r = (struct reading){.table = table,
-                          .file = list,
-                          .number = file,
-                          .wanted = columns,
-                          .counts = counts,
-                          .reterr = reterr,
-                          .fd = -1,
-                          .line = 1,
-                          .room = CHUNK_BYTES};
+    *r = (struct source_list_take){.table = table,
+                                   .file = list,
+                                   .number = file,
+                                   .wanted = columns,
+                                   .counts = counts,
+                                   .reterr = reterr,
+                                   .fd = -1,
+                                   .line = 1,
+                                   .room = CHUNK_BYTES};
     list->path_name = list->label_name = SOURCE_LIST_NONE;
     snprintf(r->label_text, sizeof r->label_text, "%s",
              columns->label[0] ? columns->label : "label");
@@ -641,9 +370,9 @@ int source_list_read(struct source_list_table *table, uint32_t file,
     if (root_fd >= 0)
         r->fd = openat(root_fd, list->real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (!r->sizes || !r->buffer)
-        rc = list_fails(r, -ENOMEM, "no memory");
+        rc = source_list_take_fails(r, -ENOMEM, "no memory");
     else if (r->fd < 0)
-        rc = list_fails(r, -errno, "%s", strerror(errno));
+        rc = source_list_take_fails(r, -errno, "%s", strerror(errno));
     else
         rc = list_take(r);
     if (root_fd >= 0)
