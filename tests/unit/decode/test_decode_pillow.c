@@ -1,4 +1,4 @@
-/* Every kind of PNG, WebP, BMP and PNM against Pillow: the files and the right pixels come from
+/* Every kind of PNG, WebP, BMP, GIF and PNM against Pillow: the files and the right pixels come from
  * picture_reference.py. Skipped where Pillow is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
