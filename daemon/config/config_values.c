@@ -202,9 +202,9 @@ static void normalize_print(FILE *out, const struct field_spec *field)
         }
     }
     fputs("{mean: ", out);
-    doubles_print(out, field->mean, 3);
+    doubles_print(out, field->mean, field->channels);
     fputs(", std: ", out);
-    doubles_print(out, field->std, 3);
+    doubles_print(out, field->std, field->channels);
     fputs("}", out);
 }
 
@@ -230,6 +230,12 @@ static void views_print(FILE *out, const struct field_spec *field)
 {
     if (field->views)
         fprintf(out, "%" PRIu32, field->views);
+}
+
+static void mode_print(FILE *out, const struct field_spec *field)
+{
+    if (strcmp(field->decoder, "image") == 0)
+        word_print(out, config_modes, field->channels);
 }
 
 static void max_bytes_print(FILE *out, const struct field_spec *field)
@@ -262,6 +268,7 @@ const struct config_field_row config_field_rows[] = {
     {"orientation", orientation_print},
     {"max_bytes", max_bytes_print},
     {"pad", pad_print},
+    {"mode", mode_print},
     {"views", views_print},
     {NULL, NULL},
 };

@@ -255,13 +255,11 @@ static int field_check_image_form(struct field_spec *field, struct err *reterr)
 {
     if (field->channels == 0)
         field->channels = 3;
-    if (field->channels != 3)
+    if (field->channels != 3 && field->channels != 1)
         return err_set(reterr, -EINVAL,
-                       "field '%s': %" PRIu32 " channels%s are not in this version; use 3 (RGB)",
-                       field->name, field->channels,
-                       field->channels == 1   ? " (gray)"
-                       : field->channels == 4 ? " (rgba)"
-                                              : "");
+                       "field '%s': %" PRIu32 " channels%s are not in this version; use 3 (rgb) or "
+                       "1 (gray)",
+                       field->name, field->channels, field->channels == 4 ? " (rgba)" : "");
     if (field->layout == 0)
         field->layout = FIELD_LAYOUT_NHWC;
     if (!field_layout_name(field->layout))

@@ -54,6 +54,10 @@ struct transform_pixels {
     int32_t box_x, box_y;
 };
 
+/* Makes a picture (4 bytes a pixel) gray in its place: R = G = B = the luma of ITU-R 601, as
+ * Pillow's mode L. A field of one channel is made from such pixels. */
+void transform_gray(uint8_t *pixels, size_t stride, int32_t width, int32_t height);
+
 struct transform; /* scratch of one thread; grows to the largest picture seen, then allocates no
                      more */
 struct transform *transform_create(void);            /* returned owned; NULL: no memory */

@@ -246,6 +246,7 @@ static enum spdl_class gather(struct worker_row *row, struct field_job *job, int
         bool is_same = stream->decoders[f] == WORKER_DECODER_IMAGE &&
                        field_part[f] == field_part[job->number] &&
                        other->ignore_orientation == job->field->ignore_orientation &&
+                       other->channels == job->field->channels &&
                        other->max_pixels == job->field->max_pixels;
         if (is_same && fold(row, job->job, f, width, height) == SPDL_CLASS_OK)
             job->made |= 1u << f;
@@ -309,7 +310,11 @@ static enum spdl_class run_codec(struct worker_row *row, struct field_job *job, 
     if (class_number != SPDL_CLASS_OK)
         return class_number;
     struct transform_pixels pixels = {stored.base, stored.stride, stored.region_x, stored.region_y};
-    bool done = orientation == 1 || turn_pixels(row, orientation, &region, &stored, &pixels);
+    const bool is_gray = job->field->channels == 1;
+    bool done =
+        (orientation == 1 && !is_gray) || turn_pixels(row, orientation, &region, &stored, &pixels);
+    if (done && is_gray) /* pixels are row->shown, which the stored ones were copied to */
+        transform_gray(row->shown, pixels.stride, around.width, around.height);
     if (done)
         done = make_targets(row, &around, &pixels);
     give_back(row, codec);
