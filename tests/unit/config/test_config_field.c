@@ -136,6 +136,7 @@ static void test_fields(void **state)
                           "        layout: nchw\n"
                           "        orientation: ignore\n"
                           "        views: 2\n"
+                          "        mode: rgb\n"
                           "      label: {from: cls, decode: class, dtype: int64}\n"
                           "      same: {from: cls, decode: class}\n",
                   SETS("limits.pixels=4096"));
@@ -148,11 +149,12 @@ static void test_fields(void **state)
     assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
     assert_int_equal(image->ignore_orientation, 1);
     assert_int_equal(image->views, 2);
+    assert_int_equal(image->channels, 3);
     assert_int_equal(image->dim_count, 4);
     assert_int_equal(image->row_bytes, 2 * 3 * 16 * 16 * 2);
     char *printed = config_print(config, 0);
     assert_non_null(printed);
-    assert_non_null(strstr(printed, "        views: 2\n"));
+    assert_non_null(strstr(printed, "        mode: rgb\n        views: 2\n"));
     free(printed);
     assert_true(image->mean[2] == -1.0 && image->std[1] == 2.0 && image->std[2] == 1e-3);
     for (uint32_t i = 0; i < 3; i++)
