@@ -244,6 +244,11 @@ static void name_add(struct list_source *list, const char *name)
             return;
     if (list->part_count < FIELD_MAX)
         list->part_names[list->part_count++] = name;
+    else
+        source_note(&list->source.counts,
+                    "list %s: it has more than %d parts, which fields name; without fields %s and "
+                    "those behind it are left out",
+                    list->table.files[0].path, FIELD_MAX, name);
 }
 
 /* Each part once: the file by its extension where all have the same, else by its column; the class,

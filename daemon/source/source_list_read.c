@@ -158,7 +158,9 @@ static int header_take(struct source_list_take *r)
         if (r->columns[i] != SOURCE_LIST_NONE)
             r->path_column = i;
     if (r->path_column == SOURCE_LIST_NONE)
-        return source_list_take_fails(r, -EINVAL, "line 1: no column has a name");
+        return source_list_take_fails(
+            r, -EINVAL, "line 1 names no column (%.100s): it is to be one like path,label",
+            r->scratch);
     uint32_t label = column_named(r, r->label_text);
     if (label == SOURCE_LIST_NONE && r->wanted->label[0])
         return no_column(r, r->wanted->label);

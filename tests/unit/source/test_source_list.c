@@ -351,7 +351,8 @@ static void test_refused(void **state)
     REFUSED("l.csv", "p/a.jpg,0\nc,1\n", -EINVAL, "line 1 looks like a row (p/a.jpg)");
     REFUSED("l.csv", "path,a,A\nc,1,2\n", -EINVAL, "two columns are named 'a'");
     REFUSED("l.csv", "\"path\"x,a\nc,1\n", -EINVAL, "line 1, which names the columns");
-    REFUSED("l.csv", ",,\nc,1,2\n", -EINVAL, "no column has a name");
+    REFUSED("l.csv", ",,\nc,1,2\n", -EINVAL, "line 1 names no column");
+    REFUSED("l.txt", "p/a.x 0\nc 1\n", -EINVAL, "line 1 names no column (p/a.x 0)");
     REFUSED("l.csv", "\xff\xfep\0a\0", -EINVAL, "UTF-16");
     REFUSED("l.csv", "\x1f\x8b\x08\0\0\0", -EINVAL, "unpack");
     REFUSED("l.jsonl", "[1, 2]\n", -ENODATA, "line 1, column 1: a row is an object");
@@ -380,6 +381,25 @@ static void test_several(void **state)
     assert_string_equal(names[0], "file"); /* not all have the same extension */
     assert_string_equal(names[1], "cls");
     assert_string_equal(names[2], "t");
+    source_close(source);
+}
+
+/* Without fields a field is made of each part; what is beyond the limit is said to be left out. */
+static void test_many_columns(void **state)
+{
+    (void)state;
+    pictures();
+    struct source *source = open_list(
+        "l.csv",
+        "path,label,a,b,c,d,e,f,g,h,i,j,k,l,m,n,o\nc,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16\n");
+    const char *names[32];
+    assert_int_equal(source_part_names(source, names, 32), FIELD_MAX);
+    assert_string_equal(names[15], "n");
+    assert_non_null(strstr(source_counts(source)->note, "without fields o and those behind it"));
+    struct source_sample sample;
+    source_sample(source, 0, &sample);
+    assert_int_equal(sample.part_count, 18);
+    assert_string_equal(sample.parts[17].name, "o");
     source_close(source);
 }
 
@@ -443,8 +463,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
     const struct CMUnitTest tests[] = {
-        TEST(test_forms), TEST(test_ids),           TEST(test_columns), TEST(test_labels),
-        TEST(test_paths), TEST(test_broken_rows),   TEST(test_refused), TEST(test_several),
-        TEST(test_large), TEST(test_hostile_quotes)};
+        TEST(test_forms),   TEST(test_ids),           TEST(test_columns),
+        TEST(test_labels),  TEST(test_paths),         TEST(test_broken_rows),
+        TEST(test_refused), TEST(test_several),       TEST(test_many_columns),
+        TEST(test_large),   TEST(test_hostile_quotes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
