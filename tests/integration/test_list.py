@@ -124,6 +124,21 @@ def test_columns_are_parts(work):
     equal(sorted(i for line in first for i in line["ids"]), list(range(COUNT)), "every row once")
 
 
+def test_values_alone(work):
+    """A row that is made of one raw value, which needs no codec: what is escaped in the list is not in the row."""
+    names, rows = columns_of(work)
+    for path in (write_csv(work.path / "a.csv", names, rows), write_json(work.path / "b.jsonl", names, rows)):
+        for words in ("decode: raw", "decode: raw, max_bytes: 40, pad: true"):
+            out = work.path / f"out-{path.name}-{len(words)}"
+            config = work.config(f"datasets:\n  p:\n    source: {{list: {path}}}\n    fields: {{caption: {{from: caption, {words}}}}}\n")
+            line = work.pull("p", batch=COUNT, out=out, config=config)[0]
+            equal(line["valid"], COUNT, "valid rows")
+            if "pad" in words:
+                equal(array(out, line, "caption").tolist(), [list(row[2].encode().ljust(40, b"\0")) for row in rows], "padded")
+            else:
+                equal(texts(out, line, "caption"), [row[2] for row in rows], f"values of {path.name}")
+
+
 def test_equalities(work):
     names, rows = columns_of(work)
     halves = [write_csv(work.path / "1.csv", names, rows[:25]), write_json(work.path / "2.jsonl", names, rows[25:])]
