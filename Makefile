@@ -175,7 +175,7 @@ $(BUILD)/hostile: $(call objects,$(wildcard tests/hostile/*.c))
 
 # Fuzzed parsers: tests/fuzz/fuzz_*.c with libFuzzer, ASan and UBSan, by clang and in a folder of their own.
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan decode)) $(SHM_OBJ) $(PROTO_OBJ)
+FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan decode source)) $(SHM_OBJ) $(PROTO_OBJ)
 FUZZ_SEED_OBJ := $(OBJ)/tests/fuzz/seeds.o $(call objects,tests/lib/picture_maker.c tests/lib/jpeg_maker.c)
 $(BUILD)/fuzz_seeds: $(FUZZ_SEED_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK)

@@ -143,6 +143,11 @@ static int check_shards(const struct config_dataset *dataset)
         bad++;
     }
     source_files_fini(&files);
+    if (dataset->source.root[0] && access(dataset->source.root, R_OK | X_OK) < 0) {
+        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, dataset->source.root,
+                strerror(errno));
+        bad++;
+    }
     return bad;
 }
 

@@ -14,7 +14,7 @@ _Static_assert(sizeof(_Atomic uint32_t) == 4, "a futex word has 32 bits");
 _Static_assert((SPDL_WORK_CELLS & (SPDL_WORK_CELLS - 1)) == 0, "a power of two: numbers wrap");
 
 OFFSET(spdl_work_part, kind, 0);
-OFFSET(spdl_work_part, reserved, 4);
+OFFSET(spdl_work_part, escape, 4);
 OFFSET(spdl_work_part, value, 8);
 OFFSET(spdl_work_part, bytes, 16);
 SIZE(spdl_work_part, 24);

@@ -34,9 +34,15 @@ enum spdl_work_part_kind {
     SPDL_WORK_PART_MADE_UP = 3  /* made by the worker from the sample id `value` */
 };
 
+enum spdl_work_escape {
+    SPDL_WORK_ESCAPE_NONE = 0,
+    SPDL_WORK_ESCAPE_CSV = 1, /* "" is a quote */
+    SPDL_WORK_ESCAPE_JSON = 2 /* a string of JSON, without its quotes */
+};
+
 struct spdl_work_part {
-    uint32_t kind; /* enum spdl_work_part_kind */
-    uint32_t reserved;
+    uint32_t kind;   /* enum spdl_work_part_kind */
+    uint32_t escape; /* BLOB: enum spdl_work_escape, how its bytes are written */
     uint64_t value;
     uint64_t bytes;
 };

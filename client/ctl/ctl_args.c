@@ -48,8 +48,8 @@ static const struct args_option args_options[] = {
     {"version", NULL, "the version", AT(version), 0, 0, ARGS_ALL, ARGS_FLAG, 0},
 
     {"source", "KIND:PATH",
-     "instead of DATASET, private only: folder:DIR, tar:PATTERN or synthetic:N,BYTES", AT(source),
-     0, 0, ARGS_SOURCE, ARGS_STRING, 0},
+     "instead of DATASET, private only: folder:DIR, tar:PATTERN, list:FILE or synthetic:N,BYTES",
+     AT(source), 0, 0, ARGS_SOURCE, ARGS_STRING, 0},
     {"preset", "NAME", "fields of --source, as imagenet-train", AT(preset), 0, 0, ARGS_SOURCE,
      ARGS_STRING, 0},
     {"batch", "G", "rows of a batch of the whole job (default 64; preview: 16)", AT(batch), 0,

@@ -197,11 +197,13 @@ int ctl_source_yaml(const char *source, const char *preset, struct ctl_text *yam
         rc = source_path("folder", colon + 1, yaml);
     else if (kind_bytes == 3 && memcmp(source, "tar", 3) == 0)
         rc = source_path("tar", colon + 1, yaml);
+    else if (kind_bytes == 4 && memcmp(source, "list", 4) == 0)
+        rc = source_path("list", colon + 1, yaml);
     else if (kind_bytes == 9 && memcmp(source, "synthetic", 9) == 0)
         rc = source_synthetic(colon + 1, yaml);
     else
         rc = ctl_fail(CTL_EXIT_USAGE,
-                      "--source %s: this version knows folder:DIR, tar:PATTERN and "
+                      "--source %s: this version knows folder:DIR, tar:PATTERN, list:FILE and "
                       "synthetic:N,BYTES",
                       source);
     if (rc != 0)

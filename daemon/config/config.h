@@ -14,6 +14,7 @@ enum {
     CONFIG_DATASETS_MAX = 256,
     CONFIG_NAME_BYTES = 64,
     CONFIG_PATH_BYTES = 16384, /* of all paths and patterns of a source, one a line */
+    CONFIG_ROOT_BYTES = 4096,
     CONFIG_SOCKET_BYTES = 108, /* sun_path */
     CONFIG_COMPLAINTS_MAX = 32,
     CONFIG_SETTINGS_MAX = 32,
@@ -52,9 +53,11 @@ struct config_on_error {
 };
 
 struct config_source {
-    char kind[16]; /* folder tar synthetic */
+    char kind[16]; /* folder tar list synthetic */
     char path[CONFIG_PATH_BYTES];
     uint64_t samples, bytes;
+    char root[CONFIG_ROOT_BYTES]; /* list; "": the folder of each list */
+    char path_column[FIELD_PART_BYTES], label_column[FIELD_PART_BYTES]; /* list */
 };
 
 struct config_dataset {

@@ -116,35 +116,73 @@ static void synthetic_take(struct config_reader *reader, const struct config_nod
         config_complain(reader, node, "synthetic needs bytes");
 }
 
+/* What goes with lists alone: root, path_column, label_column. */
+static void list_take(struct config_reader *reader, const struct config_node *node,
+                      const struct config_node *const values[3], struct config_source *source)
+{
+    static const char *const names[] = {"root", "path_column", "label_column"};
+    char *const texts[] = {source->root, source->path_column, source->label_column};
+    static const size_t room[] = {sizeof source->root, sizeof source->path_column,
+                                  sizeof source->label_column};
+    for (size_t i = 0; i < 3; i++) {
+        if (!values[i])
+            continue;
+        if (strcmp(source->kind, "list") != 0)
+            config_complain(reader, config_key_node(node, names[i]), "%s goes with a list",
+                            names[i]);
+        else
+            config_read_text(reader, values[i], names[i], texts[i], room[i]);
+    }
+}
+
+enum { SOURCE_FOLDER, SOURCE_SYNTHETIC, SOURCE_TAR, SOURCE_LIST, SOURCE_KINDS };
+
 static void source_take(struct config_reader *reader, const struct config_node *node,
                         struct config_source *source)
 {
-    static const struct config_key kinds[] = {
-        {"folder", false}, {"synthetic", false}, {"tar", false},        {"mds", true},
-        {"litdata", true}, {"tfrecord", true},   {"arrayrecord", true}, {"parquet", true},
-        {"tokens", true},  {"megatron", true},   {"npy", true},         {"list", true},
-        {NULL, false}};
+    static const struct config_key kinds[] = {[SOURCE_FOLDER] = {"folder", false},
+                                              [SOURCE_SYNTHETIC] = {"synthetic", false},
+                                              [SOURCE_TAR] = {"tar", false},
+                                              [SOURCE_LIST] = {"list", false},
+                                              {"root", false},
+                                              {"path_column", false},
+                                              {"label_column", false},
+                                              {"mds", true},
+                                              {"litdata", true},
+                                              {"tfrecord", true},
+                                              {"arrayrecord", true},
+                                              {"parquet", true},
+                                              {"tokens", true},
+                                              {"megatron", true},
+                                              {"npy", true},
+                                              {NULL, false}};
     const struct config_node *values[sizeof kinds / sizeof kinds[0]] = {NULL};
-    uint32_t complaints_before = reader->complaints->count;
+    uint32_t complaints_before = reader->complaints->count, given = 0;
     if (config_keys_take(reader, node, "source", kinds, values) < 0)
         return;
-    if (!!values[0] + !!values[1] + !!values[2] > 1) {
-        config_complain(reader, node, "a source is one kind: folder, tar or synthetic");
+    for (size_t i = 0; i < SOURCE_KINDS; i++)
+        given += values[i] != NULL;
+    if (given > 1) {
+        config_complain(reader, node, "a source is one kind: folder, tar, list or synthetic");
         return;
     }
-    if (values[0]) {
+    if (values[SOURCE_FOLDER]) {
         snprintf(source->kind, sizeof source->kind, "folder");
-        folder_take(reader, values[0], source);
-    } else if (values[1]) {
+        folder_take(reader, values[SOURCE_FOLDER], source);
+    } else if (values[SOURCE_SYNTHETIC]) {
         snprintf(source->kind, sizeof source->kind, "synthetic");
-        synthetic_take(reader, values[1], source);
-    } else if (values[2]) {
-        paths_take(reader, values[2], "tar", source);
+        synthetic_take(reader, values[SOURCE_SYNTHETIC], source);
+    } else if (values[SOURCE_TAR]) {
+        paths_take(reader, values[SOURCE_TAR], "tar", source);
+    } else if (values[SOURCE_LIST]) {
+        paths_take(reader, values[SOURCE_LIST], "list", source);
     } else if (reader->complaints->count == complaints_before) {
         config_complain(reader, node,
-                        "source is {folder: PATH}, {tar: PATTERN} or {synthetic: {samples: N, "
-                        "bytes: B}}");
+                        "source is {folder: PATH}, {tar: PATTERN}, {list: FILE} or {synthetic: "
+                        "{samples: N, bytes: B}}");
+        return;
     }
+    list_take(reader, node, &values[SOURCE_KINDS], source);
 }
 
 static const struct config_preset *preset_find(struct config_reader *reader,

@@ -14,6 +14,7 @@ extern const struct config_choice config_policies[];
 /* What happens with bad samples where nothing else is said. */
 extern const struct config_on_error config_on_error_default;
 extern const struct config_choice config_dtypes[];
+extern const struct config_choice config_modes[]; /* numbers of channels */
 extern const struct config_choice config_layouts[];
 extern const struct config_choice config_filters[];
 const char *config_choice_name(const struct config_choice *choices,

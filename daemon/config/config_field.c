@@ -9,6 +9,7 @@ const struct config_choice config_dtypes[] = {
     {"uint8", FIELD_DTYPE_UINT8},       {"float16", FIELD_DTYPE_FLOAT16},
     {"bfloat16", FIELD_DTYPE_BFLOAT16}, {"float32", FIELD_DTYPE_FLOAT32},
     {"int64", FIELD_DTYPE_INT64},       {NULL, 0}};
+const struct config_choice config_modes[] = {{"rgb", 3}, {"gray", 1}, {NULL, 0}};
 const struct config_choice config_layouts[] = {
     {"nhwc", FIELD_LAYOUT_NHWC}, {"nchw", FIELD_LAYOUT_NCHW}, {NULL, 0}};
 
@@ -48,6 +49,8 @@ enum {
     KEY_ORIENTATION,
     KEY_MAX_BYTES,
     KEY_PAD,
+    KEY_VIEWS,
+    KEY_MODE,
     KEY_COUNT
 };
 static const struct config_key field_keys[KEY_COUNT + 1] = {
@@ -61,6 +64,8 @@ static const struct config_key field_keys[KEY_COUNT + 1] = {
     [KEY_ORIENTATION] = {"orientation", false},
     [KEY_MAX_BYTES] = {"max_bytes", false},
     [KEY_PAD] = {"pad", false},
+    [KEY_VIEWS] = {"views", false},
+    [KEY_MODE] = {"mode", false},
 };
 
 /* What goes with a decoder. */
@@ -70,7 +75,7 @@ static const struct decoder_row {
 } decoder_rows[] = {
     [DECODER_IMAGE] = {FIELD_DTYPE_UINT8, FIELD_LAYOUT_NHWC, 3,
                        1u << KEY_OPS | 1u << KEY_NORMALIZE | 1u << KEY_LAYOUT |
-                           1u << KEY_ORIENTATION},
+                           1u << KEY_ORIENTATION | 1u << KEY_VIEWS | 1u << KEY_MODE},
     [DECODER_CLASS] = {FIELD_DTYPE_INT64, 0, 0, 0},
     [DECODER_RAW] = {FIELD_DTYPE_UINT8, 0, 0,
                      1u << KEY_BYTES | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
@@ -173,7 +178,8 @@ void config_normalize_take(struct config_reader *reader, const struct config_nod
 {
     static const struct config_key keys[] = {{"mean", false}, {"std", false}, {NULL, false}};
     const struct config_node *values[2] = {NULL};
-    double mean[3] = {0}, std[3] = {0};
+    const uint32_t count = field->channels == 1 ? 1 : 3;
+    double mean[3] = {0}, std[3] = {1, 1, 1};
     char show[CONFIG_SHOW_BYTES], hint[CONFIG_SHOW_BYTES];
     if (node->kind == CONFIG_NODE_MAPPING) {
         if (config_keys_take(reader, node, "normalize", keys, values) < 0)
@@ -182,11 +188,12 @@ void config_normalize_take(struct config_reader *reader, const struct config_nod
             config_complain(reader, node, "normalize needs %s", values[0] ? "std" : "mean");
             return;
         }
-        int rc = config_read_doubles(reader, values[0], "mean", 3, mean);
-        if (config_read_doubles(reader, values[1], "std", 3, std) < 0 || rc < 0)
+        int rc = config_read_doubles(reader, values[0], "mean", count, mean);
+        if (config_read_doubles(reader, values[1], "std", count, std) < 0 || rc < 0)
             return;
         if (!(std[0] > 0 && std[1] > 0 && std[2] > 0)) {
-            config_complain(reader, values[1], "std is three numbers above 0");
+            config_complain(reader, values[1], "std is %s above 0",
+                            count == 1 ? "a number" : "three numbers");
             return;
         }
         struct config_normalization own = {.name = NULL};
@@ -200,6 +207,13 @@ void config_normalize_take(struct config_reader *reader, const struct config_nod
     config_nearest_try(&nearest, "none");
     for (const struct config_normalization *row = config_normalizations; row->name; row++) {
         config_nearest_try(&nearest, row->name);
+        if (config_node_is(node, row->name) && count == 1) {
+            config_complain(reader, node,
+                            "normalize: %s is of three channels; mode: gray takes {mean: [M], std: "
+                            "[S]}",
+                            row->name);
+            return;
+        }
         if (config_node_is(node, row->name)) {
             config_normalize_set(row, field);
             return;
@@ -226,6 +240,8 @@ static void values_take(struct config_reader *reader, const struct config_node *
         from_take(reader, values[KEY_FROM], field);
     if (values[KEY_OPS])
         ops_take(reader, values[KEY_OPS], field);
+    if (values[KEY_MODE])
+        config_read_choice(reader, values[KEY_MODE], "mode", config_modes, &field->channels);
     if (values[KEY_NORMALIZE])
         config_normalize_take(reader, values[KEY_NORMALIZE], field);
     if (values[KEY_DTYPE])
@@ -241,6 +257,10 @@ static void values_take(struct config_reader *reader, const struct config_node *
     if (values[KEY_MAX_BYTES])
         config_read_size(reader, values[KEY_MAX_BYTES], "max_bytes", 1, FIELD_MAX_BYTES_LIMIT,
                          &field->max_bytes);
+    uint64_t views = 0;
+    if (values[KEY_VIEWS])
+        config_read_count(reader, values[KEY_VIEWS], "views", 1, FIELD_VIEWS_MAX, &views);
+    field->views = (uint32_t)views;
     if (values[KEY_PAD])
         config_read_choice(reader, values[KEY_PAD], "pad", pads, &field->pad);
 }
@@ -276,7 +296,7 @@ void config_field_take(struct config_reader *reader, const struct config_item *i
     snprintf(field->decoder, sizeof field->decoder, "%s", config_choice_name(decoders, decoder));
     field->dtype = field->dtype ? field->dtype : row->dtype;
     field->layout = field->layout ? field->layout : row->layout;
-    field->channels = row->channels;
+    field->channels = field->channels ? field->channels : row->channels;
     for (uint32_t i = KEY_OPS; i < KEY_COUNT; i++) {
         if (values[i] && i != KEY_DTYPE && !(row->keys & 1u << i))
             config_complain(reader, config_key_node(item->value, field_keys[i].name),

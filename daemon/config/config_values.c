@@ -32,6 +32,14 @@ static void word_print(FILE *out, const struct config_choice *choices, uint32_t 
     fputs(word ? word : "?", out);
 }
 
+static void source_text_print(FILE *out, const char *name, const char *text)
+{
+    if (!text[0])
+        return;
+    fprintf(out, ", %s: ", name);
+    config_values_quote(out, text);
+}
+
 static void source_print(FILE *out, const struct config_dataset *dataset)
 {
     const struct config_source *source = &dataset->source;
@@ -52,7 +60,11 @@ static void source_print(FILE *out, const struct config_dataset *dataset)
         at += line_bytes + (at[line_bytes] != 0);
         fputs(*at ? ", " : "", out);
     }
-    fputs(is_list ? "]}" : "}", out);
+    fputs(is_list ? "]" : "", out);
+    source_text_print(out, "root", source->root);
+    source_text_print(out, "path_column", source->path_column);
+    source_text_print(out, "label_column", source->label_column);
+    fputs("}", out);
 }
 
 static void shuffle_print(FILE *out, const struct config_dataset *dataset)
@@ -190,9 +202,9 @@ static void normalize_print(FILE *out, const struct field_spec *field)
         }
     }
     fputs("{mean: ", out);
-    doubles_print(out, field->mean, 3);
+    doubles_print(out, field->mean, field->channels);
     fputs(", std: ", out);
-    doubles_print(out, field->std, 3);
+    doubles_print(out, field->std, field->channels);
     fputs("}", out);
 }
 
@@ -212,6 +224,18 @@ static void bytes_print(FILE *out, const struct field_spec *field)
     char text[CONFIG_UNITS_TEXT_BYTES];
     if (field->bytes)
         fputs(config_units_size_text(field->bytes, text), out);
+}
+
+static void views_print(FILE *out, const struct field_spec *field)
+{
+    if (field->views)
+        fprintf(out, "%" PRIu32, field->views);
+}
+
+static void mode_print(FILE *out, const struct field_spec *field)
+{
+    if (strcmp(field->decoder, "image") == 0)
+        word_print(out, config_modes, field->channels);
 }
 
 static void max_bytes_print(FILE *out, const struct field_spec *field)
@@ -244,6 +268,8 @@ const struct config_field_row config_field_rows[] = {
     {"orientation", orientation_print},
     {"max_bytes", max_bytes_print},
     {"pad", pad_print},
+    {"mode", mode_print},
+    {"views", views_print},
     {NULL, NULL},
 };
 

@@ -5,13 +5,20 @@
 #include <string.h>
 
 #include "decode/decode_bmp.h"
+#include "decode/decode_gif.h"
 #include "decode/decode_jpeg.h"
 #include "decode/decode_png.h"
 #include "decode/decode_pnm.h"
 #include "decode/decode_webp.h"
 
 const struct decode_ops *const decode_table[] = {
-    &decode_jpeg_ops, &decode_png_ops, &decode_webp_ops, &decode_bmp_ops, &decode_pnm_ops, NULL,
+    &decode_jpeg_ops,
+    &decode_png_ops,
+    &decode_webp_ops,
+    &decode_bmp_ops,
+    &decode_gif_ops,
+    &decode_pnm_ops,
+    NULL,
 };
 
 /* Formats without a codec that are told by their first bytes, so that the fault can name them. */
@@ -22,7 +29,6 @@ struct magic {
 };
 
 static const struct magic magics[] = {
-    {"GIF", "GIF8", "xxxx"},
     {"TIFF", "II*\0", "xxxx"},
     {"TIFF", "MM\0*", "xxxx"},
     {"BigTIFF", "II+\0", "xxxx"},

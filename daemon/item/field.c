@@ -255,13 +255,11 @@ static int field_check_image_form(struct field_spec *field, struct err *reterr)
 {
     if (field->channels == 0)
         field->channels = 3;
-    if (field->channels != 3)
+    if (field->channels != 3 && field->channels != 1)
         return err_set(reterr, -EINVAL,
-                       "field '%s': %" PRIu32 " channels%s are not in this version; use 3 (RGB)",
-                       field->name, field->channels,
-                       field->channels == 1   ? " (gray)"
-                       : field->channels == 4 ? " (rgba)"
-                                              : "");
+                       "field '%s': %" PRIu32 " channels%s are not in this version; use 3 (rgb) or "
+                       "1 (gray)",
+                       field->name, field->channels, field->channels == 4 ? " (rgba)" : "");
     if (field->layout == 0)
         field->layout = FIELD_LAYOUT_NHWC;
     if (!field_layout_name(field->layout))
@@ -292,11 +290,17 @@ static int field_finish_image(struct field_spec *field, struct err *reterr)
         rc = field_check_ops(field, &height, &width, reterr);
     if (rc < 0)
         return rc;
+    if (field->views > FIELD_VIEWS_MAX)
+        return err_set(reterr, -EINVAL, "field '%s': views is %" PRIu32 " and may be at most %d",
+                       field->name, field->views, (int)FIELD_VIEWS_MAX);
     const bool is_nchw = field->layout == FIELD_LAYOUT_NCHW;
-    field->dim_count = 3;
-    field->dims[0] = is_nchw ? field->channels : height;
-    field->dims[1] = is_nchw ? height : width;
-    field->dims[2] = is_nchw ? width : field->channels;
+    uint64_t *dims = field->dims;
+    if (field->views > 0)
+        *dims++ = field->views;
+    field->dim_count = field->views > 0 ? 4 : 3;
+    dims[0] = is_nchw ? field->channels : height;
+    dims[1] = is_nchw ? height : width;
+    dims[2] = is_nchw ? width : field->channels;
     if (field->max_pixels == 0)
         field->max_pixels = field_max_pixels_default;
     return 0;
@@ -401,6 +405,8 @@ static void field_put_image(struct field_text *out, const struct field_spec *fie
     field_put(out, "layout %s\nchannels %" PRIu32 "\norientation %s\nmax_pixels %" PRIu64 "\n",
               field_layout_name(field->layout), field->channels,
               field->ignore_orientation ? "ignored" : "applied", field->max_pixels);
+    if (field->views > 0)
+        field_put(out, "views %" PRIu32 "\n", field->views);
     if (field->normalize) {
         field_put(out, "mean");
         for (uint32_t i = 0; i < field->channels; i++)

@@ -12,9 +12,10 @@
 enum {
     FIELD_MAX = 16,        /* fields of a dataset */
     FIELD_NAME_BYTES = 64, /* with the final 0: also of part and decoder names */
-    FIELD_PART_BYTES = 16,
+    FIELD_PART_BYTES = 32,
     FIELD_FROM_MAX = 16,
     FIELD_OPS_MAX = 16,
+    FIELD_VIEWS_MAX = 16,
     FIELD_DIMS_MAX = 8,
     FIELD_CHANNELS_MAX = 4,
     FIELD_MAX_BYTES_LIMIT = 64 << 20 /* of a row of bytes whose length differs */
@@ -66,6 +67,9 @@ struct field_spec {
     uint32_t channels;
     uint32_t normalize;          /* 1: (value / 255 - mean) / std */
     uint32_t ignore_orientation; /* 1: EXIF orientation is not applied */
+    uint32_t views; /* image: so many draws of the same picture in a row; 0: one, and rows without
+                       that dimension */
+    uint32_t reserved;
     double mean[FIELD_CHANNELS_MAX];
     double std[FIELD_CHANNELS_MAX];
     uint64_t bytes;      /* raw: size of every row; 0: it differs */

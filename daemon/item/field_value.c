@@ -38,6 +38,8 @@ static int field_check_no_image(const struct field_spec *field, struct err *rete
         what = "layout";
     else if (field->channels != 0)
         what = "channels";
+    else if (field->views != 0)
+        what = "views";
     if (!what)
         return 0;
     return err_set(reterr, -EINVAL,

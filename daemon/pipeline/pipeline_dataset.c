@@ -23,6 +23,11 @@ int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_s
     _Static_assert(sizeof spec->path == sizeof source->path, "one size of paths");
     memcpy(spec->kind, source->kind, sizeof spec->kind);
     memcpy(spec->path, source->path, sizeof spec->path);
+    _Static_assert(sizeof spec->root == sizeof source->root, "one size of roots");
+    _Static_assert(sizeof spec->path_column == sizeof source->path_column, "one size of names");
+    memcpy(spec->root, source->root, sizeof spec->root);
+    memcpy(spec->path_column, source->path_column, sizeof spec->path_column);
+    memcpy(spec->label_column, source->label_column, sizeof spec->label_column);
     dirs_index(pipeline->params.config->index_dir, pipeline->params.is_private, spec->index_dir,
                sizeof spec->index_dir);
     int rc = source_open(spec, ret_source, reterr);

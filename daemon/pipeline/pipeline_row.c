@@ -95,7 +95,7 @@ void pipeline_row_command(const struct pipeline_stream *stream,
         struct spdl_work_part *to = &ret_work->parts[p];
         switch ((enum source_part_kind)from->kind) {
         case SOURCE_PART_FILE:
-            *to = (struct spdl_work_part){SPDL_WORK_PART_BLOB, 0,
+            *to = (struct spdl_work_part){SPDL_WORK_PART_BLOB, from->escape,
                                           command->blob_offset + recipe.blob_at[p], from->bytes};
             break;
         case SOURCE_PART_INTEGER:

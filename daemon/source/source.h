@@ -11,23 +11,27 @@
 #include "item/field.h"
 
 enum {
-    SOURCE_PARTS_MAX = 16,  /* of a sample */
+    SOURCE_PARTS_MAX = 64,  /* of a sample */
     SOURCE_FILE_ALONE = -1, /* `file` of a part that is a file of its own */
     SOURCE_KIND_BYTES = 16,
     SOURCE_PATH_BYTES = 16384, /* of all paths and patterns of a source */
     SOURCE_INDEX_DIR_BYTES = 4096,
-    SOURCE_KEY_BYTES = 1024
+    SOURCE_KEY_BYTES = 1024,
+    SOURCE_COLUMN_BYTES = 32
 };
 
 /* What the configuration says. */
 struct source_spec {
-    char kind[SOURCE_KIND_BYTES]; /* folder tar synthetic */
+    char kind[SOURCE_KIND_BYTES]; /* folder tar list synthetic */
     /* folder: one path; the others: paths and patterns, one a line. Absolute, or relative to the
      * daemon's working directory. */
     char path[SOURCE_PATH_BYTES];
     char index_dir[SOURCE_INDEX_DIR_BYTES]; /* where indexes are kept; "": they are not */
     uint64_t samples;                       /* synthetic */
     uint64_t bytes;
+    char root[SOURCE_INDEX_DIR_BYTES]; /* list: what its paths are under; "": its own folder */
+    char path_column[SOURCE_COLUMN_BYTES],
+        label_column[SOURCE_COLUMN_BYTES]; /* list; "": as ever */
 };
 
 enum source_part_kind {
@@ -47,6 +51,7 @@ struct source_part {
     uint64_t bytes;      /* FILE, MADE_UP: of the part */
     uint64_t file_bytes; /* FILE: size of the whole file when listed */
     int64_t mtime_ns;    /* FILE: time of change when listed */
+    uint32_t escape;     /* FILE: enum escape, how the bytes are written */
 };
 
 struct source_sample {

@@ -53,8 +53,8 @@ void source_block_sample(const struct source_block *block, uint32_t number,
         return;
     const struct source_block_sample *sample = &samples[number];
     const char *key = text_of(block, sample->key_at, sample->key_bytes);
-    if (!key || sample->key_bytes > SOURCE_KEY_BYTES || sample->part_count > SOURCE_PARTS_MAX ||
-        sample->first_part > block->part_count ||
+    if (!key || sample->key_bytes > SOURCE_KEY_BYTES ||
+        sample->part_count > SOURCE_BLOCK_PARTS_MAX || sample->first_part > block->part_count ||
         sample->part_count > block->part_count - sample->first_part)
         return;
     ret_sample->key = key;

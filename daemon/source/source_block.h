@@ -9,7 +9,10 @@
 
 #include "source/source.h"
 
-enum { SOURCE_BLOCK_UNIT = 512 }; /* parts begin at multiples of it in their shard */
+enum {
+    SOURCE_BLOCK_UNIT = 512,    /* parts begin at multiples of it in their shard */
+    SOURCE_BLOCK_PARTS_MAX = 16 /* of a sample */
+};
 
 /* Sections lie behind the head in the order of their names here; each begins at a multiple of 8. */
 struct source_block {

@@ -341,7 +341,7 @@ int source_builder_member(struct source_builder *builder,
         else if (has_part(builder, &SAMPLES(builder)[number], name_number)) {
             class_number = SPDL_CLASS_DUPLICATE;
             message = "the part %s is there twice";
-        } else if (SAMPLES(builder)[number].part_count == SOURCE_PARTS_MAX)
+        } else if (SAMPLES(builder)[number].part_count == SOURCE_BLOCK_PARTS_MAX)
             message = "it has more than 16 parts";
         else
             return part_add(builder, number, member, name_number);
@@ -391,7 +391,7 @@ static uint64_t place(uint64_t *at, uint64_t bytes)
 
 /* Numbers of a sample's parts, in the order of the shard. */
 static void parts_of(const struct source_builder *builder, const struct draft_sample *sample,
-                     uint32_t numbers[SOURCE_PARTS_MAX])
+                     uint32_t numbers[SOURCE_BLOCK_PARTS_MAX])
 {
     uint32_t left = sample->part_count;
     for (uint32_t at = sample->last_part; at != NONE && left > 0; at = PARTS(builder)[at].before)
@@ -432,7 +432,7 @@ static bool digest(struct source_block *block)
 static void samples_write(const struct source_builder *builder, struct source_block *block,
                           struct source_block_sample *samples, struct source_block_part *parts)
 {
-    uint32_t numbers[SOURCE_PARTS_MAX], next_part = 0, next = 0;
+    uint32_t numbers[SOURCE_BLOCK_PARTS_MAX] = {0}, next_part = 0, next = 0;
     for (size_t s = 0; s < builder->samples.count; s++) {
         const struct draft_sample *sample = &SAMPLES(builder)[s];
         if (sample->left_out)

@@ -3,7 +3,8 @@
 
 #include "source/source.h"
 
-extern const struct source_ops source_folder_ops, source_tar_ops, source_synthetic_ops;
+extern const struct source_ops source_folder_ops, source_tar_ops, source_list_ops,
+    source_synthetic_ops;
 
 const struct source_ops *const source_table[] = {&source_folder_ops, &source_tar_ops,
-                                                 &source_synthetic_ops, NULL};
+                                                 &source_list_ops, &source_synthetic_ops, NULL};

@@ -31,7 +31,8 @@ struct transform_geometry {
 };
 
 /* Folds the operations for a picture of width x height as shown. draws: seed, position, epoch,
- * field (field_number and each operation's number are filled in here). The field has passed
+ * operation: number of the first operation, a multiple of FIELD_OPS_MAX, which tells the views of a
+ * field apart (field_number and each operation's number are filled in here). The field has passed
  * transform_check. With random_resized_crop (or random_crop before a resize) the box is that crop's
  * box; else it is the smallest one that the delivered pixels need. Returns a class: OK,
  * OUT_OF_RANGE (a random crop larger than the picture) or LIMIT (a side beyond TRANSFORM_SIDE_MAX).
@@ -53,13 +54,17 @@ struct transform_pixels {
     int32_t box_x, box_y;
 };
 
+/* Makes a picture (4 bytes a pixel) gray in its place: R = G = B = the luma of ITU-R 601, as
+ * Pillow's mode L. A field of one channel is made from such pixels. */
+void transform_gray(uint8_t *pixels, size_t stride, int32_t width, int32_t height);
+
 struct transform; /* scratch of one thread; grows to the largest picture seen, then allocates no
                      more */
 struct transform *transform_create(void);            /* returned owned; NULL: no memory */
 void transform_destroy(struct transform *transform); /* taken; NULL does nothing */
 
-/* Carries the geometry out and writes the row: field->row_bytes bytes at `row`, in the field's
- * dtype and layout; 4-byte aligned for float32. Pixels are within 1 of Pillow's for 8 bits
+/* Carries the geometry out and writes the row, or one view of it: its bytes at `row`, in the
+ * field's dtype and layout; 4-byte aligned for float32. Pixels are within 1 of Pillow's for 8 bits
  * (bicubic: equal) and the same bytes on every CPU. 0; -ENOMEM; -EINVAL when the geometry's window
  * is not the field's size. */
 int transform_run(struct transform *transform, const struct field_spec *field,

@@ -202,7 +202,7 @@ enum spdl_class transform_fold(const struct field_spec *field, uint32_t field_nu
     fold.draws.field = field_number;
     fold.geometry.frame = fold.real = (struct law_box){0, 0, width, height};
     for (uint32_t i = 0; i < field->op_count; i++) {
-        fold.draws.operation = i;
+        fold.draws.operation = draws->operation + i;
         enum spdl_class class_number = apply(&fold, &field->ops[i]);
         if (class_number != SPDL_CLASS_OK)
             return class_number;
@@ -260,8 +260,8 @@ int transform_check(const struct field_spec *field, struct err *reterr)
             return refuse(field, i,
                           "a second resize cannot be folded into the first; leave one out", reterr);
     }
-    if (field->channels != EMIT_CHANNELS)
-        return err_set(reterr, -EINVAL, "field %.*s: channels must be 3 for a picture",
+    if (field->channels != EMIT_CHANNELS && field->channels != 1)
+        return err_set(reterr, -EINVAL, "field %.*s: channels must be 1 or 3 for a picture",
                        FIELD_NAME_BYTES, field->name);
     if (transform_emit_value_bytes(field->dtype) == 0)
         return err_set(
@@ -276,7 +276,7 @@ int transform_check(const struct field_spec *field, struct err *reterr)
     if (field->dtype == FIELD_DTYPE_UINT8)
         return err_set(reterr, -EINVAL, "field %.*s: normalize needs a floating dtype",
                        FIELD_NAME_BYTES, field->name);
-    for (int c = 0; c < EMIT_CHANNELS; c++) {
+    for (uint32_t c = 0; c < field->channels; c++) {
         if (!(field->std[c] > 0 && field->std[c] < 1e6 && field->mean[c] > -1e6 &&
               field->mean[c] < 1e6))
             return err_set(reterr, -EINVAL, "field %.*s: normalize: std must be above 0",

@@ -6,6 +6,7 @@
 
 #include "transform/transform.h"
 #include "transform/transform_emit.h"
+#include "transform/transform_gray.h"
 #include "transform/transform_resize.h"
 #include "transform/transform_scratch.h"
 
@@ -34,6 +35,7 @@ struct job {
     int32_t before; /* pixels of the buffer before the box's in a row */
     int32_t x_from, x_to, y_from, y_to;
     uint8_t *row;
+    bool is_gray; /* one channel */
 };
 
 struct transform *transform_create(void)
@@ -83,7 +85,7 @@ static int reserve(struct buffer *buffer, size_t bytes)
  */
 static uint8_t *line_begin(const struct job *job, int32_t y)
 {
-    if (transform_emit_is_plain(&job->transform->emit))
+    if (!job->is_gray && transform_emit_is_plain(&job->transform->emit))
         return job->row + EMIT_CHANNELS * (size_t)job->geometry->window.width * (size_t)y;
     return job->transform->line.bytes;
 }
@@ -98,7 +100,11 @@ static void line_end(const struct job *job, int32_t y, uint8_t *line)
         memset(line + EMIT_CHANNELS * (size_t)job->x_to, 0, EMIT_CHANNELS * right);
     if (line != job->transform->line.bytes)
         return;
-    transform_emit_line(&job->transform->emit, line, window->width, window->height, y, job->row);
+    if (job->is_gray)
+        transform_gray_line(&job->transform->emit, line, window->width, y, job->row);
+    else
+        transform_emit_line(&job->transform->emit, line, window->width, window->height, y,
+                            job->row);
 }
 
 static void line_empty(const struct job *job, int32_t y)
@@ -322,8 +328,8 @@ static bool fits(const struct field_spec *field, const struct transform_geometry
     const uint64_t value_bytes = transform_emit_value_bytes(field->dtype);
     if (g->window.width < 1 || g->window.height < 1 || value_bytes == 0)
         return false;
-    return value_bytes * EMIT_CHANNELS * (uint64_t)g->window.width * (uint64_t)g->window.height ==
-           field->row_bytes;
+    return value_bytes * field->channels * (uint64_t)g->window.width * (uint64_t)g->window.height ==
+           field->row_bytes / (field->views > 0 ? field->views : 1);
 }
 
 int transform_run(struct transform *transform, const struct field_spec *field,
@@ -340,7 +346,8 @@ int transform_run(struct transform *transform, const struct field_spec *field,
                       .geometry = g,
                       .stride = pixels->stride,
                       .before = pixels->box_x,
-                      .row = row};
+                      .row = row,
+                      .is_gray = field->channels == 1};
     job.source = pixels->base + (size_t)pixels->box_y * pixels->stride + 4 * (size_t)pixels->box_x;
     delivered(&job, false, &job.x_from, &job.x_to);
     delivered(&job, true, &job.y_from, &job.y_to);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/escape.h"
 #include "decode/decode.h"
 #include "shm/shm_failpoint.h"
 #include "transform/transform.h"
@@ -15,12 +16,23 @@
 #include "worker/worker_value.h"
 
 _Static_assert((int)SPDL_WORK_FIELDS_MAX == (int)FIELD_MAX, "one number of fields");
+_Static_assert((int)SPDL_WORK_ESCAPE_CSV == (int)ESCAPE_CSV &&
+                   (int)SPDL_WORK_ESCAPE_JSON == (int)ESCAPE_JSON,
+               "one number of escapes");
 
 enum {
     CODECS_MAX = 8,
     ALIGN = 64,
+    TARGETS_MAX = 64,                   /* made from one decode of a picture */
     SPARE_BYTES = 64,                   /* that the transform may read behind the last pixel */
     SHOWN_KEEP_BYTES = 64 * 1024 * 1024 /* more is given back after the picture */
+};
+
+/* One view of one field, made from a picture that others may be made from too. */
+struct target {
+    const struct field_spec *field;
+    struct transform_geometry geometry;
+    uint8_t *to;
 };
 
 struct worker_row {
@@ -28,6 +40,10 @@ struct worker_row {
     struct transform *transform;
     uint8_t *shown; /* pixels turned as they are shown */
     size_t shown_bytes;
+    uint8_t *text; /* an escaped value as it is meant */
+    size_t text_bytes;
+    struct target targets[TARGETS_MAX];
+    uint32_t target_count;
 };
 
 /* What one field is made of. */
@@ -35,11 +51,14 @@ struct field_job {
     const struct worker_job *job;
     const struct field_spec *field;
     const struct spdl_work_part *part;
+    struct spdl_work_part meant; /* `part`, where that is an escaped value */
+    struct decode_packet packet; /* of a part that is a blob */
     uint32_t number;
     uint8_t *to;
     struct spdl_work_completion *completion;
     bool first_image;
     uint32_t ragged_bytes; /* of the row, when it was made and is ragged */
+    uint32_t made;         /* bits of the fields that were made with this one */
 };
 
 void worker_row_destroy(struct worker_row *row)
@@ -53,6 +72,7 @@ void worker_row_destroy(struct worker_row *row)
         }
     transform_destroy(row->transform);
     free(row->shown);
+    free(row->text);
     free(row);
 }
 
@@ -98,13 +118,36 @@ static enum spdl_class fault_set(struct decode_fault *fault, enum spdl_class cla
     return class_number;
 }
 
-static struct decode_packet packet_of(const struct field_job *job)
+/* The bytes of the job's part, as they are meant. */
+static enum spdl_class part_open(struct worker_row *row, struct field_job *job,
+                                 struct decode_fault *fault)
 {
-    if (job->part->kind != SPDL_WORK_PART_BLOB)
-        return (struct decode_packet){NULL, 0};
-    SPDL_CRASHPOINT(job->job->arena + job->part->value, job->part->bytes);
-    WORKER_PROBE(job->job->arena + job->part->value, job->part->bytes);
-    return (struct decode_packet){job->job->arena + job->part->value, job->part->bytes};
+    const struct spdl_work_part *part = job->part;
+    job->packet = (struct decode_packet){NULL, 0};
+    if (part->kind != SPDL_WORK_PART_BLOB)
+        return SPDL_CLASS_OK;
+    job->packet = (struct decode_packet){job->job->arena + part->value, part->bytes};
+    SPDL_CRASHPOINT(job->packet.data, job->packet.bytes);
+    WORKER_PROBE(job->packet.data, job->packet.bytes);
+    if (part->escape == SPDL_WORK_ESCAPE_NONE)
+        return SPDL_CLASS_OK;
+    if (part->bytes > row->text_bytes || row->text == NULL) {
+        free(row->text);
+        row->text_bytes = part->bytes + SPARE_BYTES;
+        row->text = malloc(row->text_bytes);
+        if (row->text == NULL) {
+            row->text_bytes = 0;
+            return fault_set(fault, SPDL_CLASS_RESOURCE, "no memory for the value");
+        }
+    }
+    size_t bytes;
+    if (!escape_undo((enum escape)part->escape, job->packet.data, part->bytes, row->text, &bytes))
+        return fault_set(fault, SPDL_CLASS_CORRUPT, "a value that its list writes wrong");
+    job->meant = *part;
+    job->meant.bytes = bytes;
+    job->part = &job->meant;
+    job->packet = (struct decode_packet){row->text, bytes};
+    return SPDL_CLASS_OK;
 }
 
 /* The turned pixels of the region, in the thread's own memory. */
@@ -153,71 +196,146 @@ static void note_geometry(const struct field_job *job, const struct transform_ge
                          (geometry->vflip ? SPDL_WORK_VFLIP : 0u);
 }
 
-static enum spdl_class fold(const struct field_job *job, int32_t width, int32_t height,
-                            struct transform_geometry *ret_geometry, struct decode_fault *fault)
+/* The views of one field of a picture of width x height as shown. They are added to the row's
+ * targets when all of them can be made. */
+static enum spdl_class fold(struct worker_row *row, const struct worker_job *job, uint32_t number,
+                            int32_t width, int32_t height)
 {
-    const struct law_draws draws = {.seed = job->job->streams[0]->add.seed,
-                                    .position = job->job->command->position,
-                                    .epoch = job->job->command->epoch,
-                                    .field = job->number};
-    enum spdl_class class_number =
-        transform_fold(job->field, job->number, &draws, width, height, ret_geometry);
-    if (class_number == SPDL_CLASS_OK)
-        return SPDL_CLASS_OK;
-    fault->class_number = class_number;
-    fault->byte_offset = UINT64_MAX;
-    snprintf(fault->message, sizeof fault->message, "%d x %d is too %s for its operations", width,
-             height, class_number == SPDL_CLASS_LIMIT ? "large" : "small");
-    return class_number;
+    const struct worker_stream *stream = job->streams[0];
+    const struct spdl_work_dest *dest = &job->command->dests[0];
+    const struct field_spec *field = &stream->add.fields[number];
+    uint32_t views = field->views > 0 ? field->views : 1;
+    if (views > TARGETS_MAX - row->target_count)
+        return SPDL_CLASS_RESOURCE;
+    for (uint32_t v = 0; v < views; v++) {
+        struct target *target = &row->targets[row->target_count + v];
+        const struct law_draws draws = {.seed = stream->add.seed,
+                                        .position = job->command->position,
+                                        .epoch = job->command->epoch,
+                                        .operation = v * FIELD_OPS_MAX};
+        enum spdl_class class_number =
+            transform_fold(field, number, &draws, width, height, &target->geometry);
+        if (class_number != SPDL_CLASS_OK)
+            return class_number;
+        target->field = field;
+        target->to = worker_stream_row(stream, number, dest->slot, dest->row) +
+                     v * (field->row_bytes / views);
+    }
+    row->target_count += views;
+    return SPDL_CLASS_OK;
 }
 
-static enum spdl_class run_codec(struct worker_row *row, const struct field_job *job,
-                                 const struct decode_packet *packet, size_t codec,
+/* The field of the job, then those behind it that are made from the same picture in the same
+ * orientation under the same limit. One that cannot be made is left to its own turn. */
+static enum spdl_class gather(struct worker_row *row, struct field_job *job, int32_t width,
+                              int32_t height, struct decode_fault *fault)
+{
+    const struct worker_stream *stream = job->job->streams[0];
+    const uint8_t *field_part = job->job->command->field_part;
+    row->target_count = 0;
+    enum spdl_class class_number = fold(row, job->job, job->number, width, height);
+    if (class_number != SPDL_CLASS_OK) {
+        fault->class_number = class_number;
+        fault->byte_offset = UINT64_MAX;
+        snprintf(fault->message, sizeof fault->message, "%d x %d is too %s for its operations",
+                 width, height, class_number == SPDL_CLASS_LIMIT ? "large" : "small");
+        return class_number;
+    }
+    for (uint32_t f = job->number + 1; f < stream->add.field_count; f++) {
+        const struct field_spec *other = &stream->add.fields[f];
+        bool is_same = stream->decoders[f] == WORKER_DECODER_IMAGE &&
+                       field_part[f] == field_part[job->number] &&
+                       other->ignore_orientation == job->field->ignore_orientation &&
+                       other->channels == job->field->channels &&
+                       other->max_pixels == job->field->max_pixels;
+        if (is_same && fold(row, job->job, f, width, height) == SPDL_CLASS_OK)
+            job->made |= 1u << f;
+    }
+    return SPDL_CLASS_OK;
+}
+
+/* The smallest box around those of all targets. */
+static struct law_box box_around(const struct worker_row *row)
+{
+    struct law_box around = row->targets[0].geometry.box;
+    for (uint32_t t = 1; t < row->target_count; t++) {
+        const struct law_box *box = &row->targets[t].geometry.box;
+        int32_t right = around.x + around.width, bottom = around.y + around.height;
+        right = box->x + box->width > right ? box->x + box->width : right;
+        bottom = box->y + box->height > bottom ? box->y + box->height : bottom;
+        around.x = box->x < around.x ? box->x : around.x;
+        around.y = box->y < around.y ? box->y : around.y;
+        around.width = right - around.x;
+        around.height = bottom - around.y;
+    }
+    return around;
+}
+
+/* pixels begin at the corner of `around`. */
+static bool make_targets(struct worker_row *row, const struct law_box *around,
+                         const struct transform_pixels *pixels)
+{
+    for (uint32_t t = 0; t < row->target_count; t++) {
+        const struct target *target = &row->targets[t];
+        struct transform_pixels own = *pixels;
+        own.box_x += target->geometry.box.x - around->x;
+        own.box_y += target->geometry.box.y - around->y;
+        if (transform_run(row->transform, target->field, &target->geometry, &own, target->to) != 0)
+            return false;
+    }
+    return true;
+}
+
+static enum spdl_class run_codec(struct worker_row *row, struct field_job *job, size_t codec,
                                  struct decode_fault *fault)
 {
+    const struct decode_packet *packet = &job->packet;
     const struct decode_ops *ops = decode_table[codec];
     void *ctx = row->codecs[codec];
     struct decode_head head;
-    struct transform_geometry geometry;
     struct decode_pixels stored;
     enum spdl_class class_number = ops->head(ctx, packet, job->field->max_pixels, &head, fault);
     if (class_number != SPDL_CLASS_OK)
         return class_number;
     int32_t orientation = job->field->ignore_orientation ? 1 : head.orientation, width, height;
     worker_orient_size(orientation, head.width, head.height, &width, &height);
-    class_number = fold(job, width, height, &geometry, fault);
+    class_number = gather(row, job, width, height, fault);
     if (class_number != SPDL_CLASS_OK)
         return class_number;
+    const struct law_box around = box_around(row);
     const struct decode_region region =
-        worker_orient_region(orientation, head.width, head.height, &geometry.box);
+        worker_orient_region(orientation, head.width, head.height, &around);
     bool may_stop_early = (job->job->command->flags & SPDL_WORK_MAY_STOP_EARLY) != 0;
     class_number = ops->decode(ctx, packet, &region, may_stop_early, &stored, fault);
     if (class_number != SPDL_CLASS_OK)
         return class_number;
     struct transform_pixels pixels = {stored.base, stored.stride, stored.region_x, stored.region_y};
-    bool done = orientation == 1 || turn_pixels(row, orientation, &region, &stored, &pixels);
+    const bool is_gray = job->field->channels == 1;
+    bool done =
+        (orientation == 1 && !is_gray) || turn_pixels(row, orientation, &region, &stored, &pixels);
+    if (done && is_gray) /* pixels are row->shown, which the stored ones were copied to */
+        transform_gray(row->shown, pixels.stride, around.width, around.height);
     if (done)
-        done = transform_run(row->transform, job->field, &geometry, &pixels, job->to) == 0;
+        done = make_targets(row, &around, &pixels);
     give_back(row, codec);
     if (!done)
         return fault_set(fault, SPDL_CLASS_RESOURCE, "no memory for the picture's resize");
-    note_geometry(job, &geometry);
+    note_geometry(job, &row->targets[0].geometry);
     return SPDL_CLASS_OK;
 }
 
-static enum spdl_class run_image(struct worker_row *row, const struct field_job *job,
+static enum spdl_class run_image(struct worker_row *row, struct field_job *job,
                                  struct decode_fault *fault)
 {
     if (job->part->kind != SPDL_WORK_PART_BLOB)
         return fault_set(fault, SPDL_CLASS_BAD_FORMAT, "it is no picture but a number");
-    struct decode_packet packet = packet_of(job);
-    const struct decode_ops *ops = decode_probe(&packet, fault);
+    const struct decode_ops *ops = decode_probe(&job->packet, fault);
     if (ops == NULL)
         return fault->class_number;
     size_t codec = 0;
     while (decode_table[codec] != ops)
         codec++;
-    return run_codec(row, job, &packet, codec, fault);
+    return run_codec(row, job, codec, fault);
 }
 
 static bool same_form(const struct worker_stream *a, const struct worker_stream *b)
@@ -248,7 +366,8 @@ bool worker_row_fits(const struct worker_job *job)
         if (part->kind < SPDL_WORK_PART_BLOB || part->kind > SPDL_WORK_PART_MADE_UP)
             return false;
         if (part->kind == SPDL_WORK_PART_BLOB &&
-            (part->value > job->arena_bytes || part->bytes > job->arena_bytes - part->value))
+            (part->value > job->arena_bytes || part->bytes > job->arena_bytes - part->value ||
+             part->escape > SPDL_WORK_ESCAPE_JSON))
             return false;
     }
     return true;
@@ -261,7 +380,7 @@ static enum spdl_class run_field(struct worker_row *row, struct field_job *job,
         return run_image(row, job, fault);
     struct worker_value value = {.field = job->field,
                                  .decoder = decoder,
-                                 .packet = packet_of(job),
+                                 .packet = job->packet,
                                  .part = job->part,
                                  .to = job->to};
     return worker_value_run(&value, &job->ragged_bytes, fault);
@@ -307,10 +426,12 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
     const struct spdl_work_command *command = job->command;
     const struct worker_stream *stream = job->streams[0];
     bool seen_image = false;
-    uint32_t ragged_bytes[SPDL_WORK_FIELDS_MAX] = {0};
+    uint32_t ragged_bytes[SPDL_WORK_FIELDS_MAX] = {0}, made = 0;
     *ret_completion =
         (struct spdl_work_completion){.ticket = command->ticket, .byte_offset = UINT64_MAX};
     for (uint32_t f = 0; f < stream->add.field_count; f++) {
+        if (made & 1u << f)
+            continue;
         bool is_image = stream->decoders[f] == WORKER_DECODER_IMAGE;
         struct decode_fault fault = {.byte_offset = UINT64_MAX};
         struct field_job field_job = {
@@ -327,13 +448,16 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
                                      "the sample has no part that the field is made from");
         } else {
             field_job.part = &command->parts[command->field_part[f]];
-            class_number = run_field(row, &field_job, stream->decoders[f], &fault);
+            class_number = part_open(row, &field_job, &fault);
+            if (class_number == SPDL_CLASS_OK)
+                class_number = run_field(row, &field_job, stream->decoders[f], &fault);
         }
         if (class_number != SPDL_CLASS_OK) {
             note_fault(ret_completion, f, &fault);
             return;
         }
         ragged_bytes[f] = field_job.ragged_bytes;
+        made |= field_job.made;
         seen_image = seen_image || is_image;
     }
     if (seen_image && (command->flags & SPDL_WORK_MAY_STOP_EARLY) == 0)

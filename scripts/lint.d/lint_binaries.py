@@ -62,7 +62,7 @@ def check_codecs(args):
         if CODECS.match(library):
             yield f"{path}:1: links {library}: there is no codec where the keys are"
     for _, name in symbols(path):
-        if re.match(r"(jpeg_|tj3?[A-Z]|png_|WebP|decode_(jpeg|png|webp|bmp|pnm)|avcodec_)", name):
+        if re.match(r"(jpeg_|tj3?[A-Z]|png_|WebP|decode_(jpeg|png|webp|bmp|gif|pnm)|avcodec_)", name):
             yield f"{path}:1: holds {name}: there is no codec where the keys are"
 
 

@@ -117,6 +117,18 @@ static void write_texts(void)
     write_seed("exif", "named", "Exif\0\0MM\0*\0\0\0\x08\0\0", 16);
 }
 
+/* The first byte says the form: fuzz_list.c. */
+static void write_lists(void)
+{
+    static const char csv[] = "\1path,label,caption\na.jpg,0,\"x \"\"y\"\",\nz\"\r\nb.jpg,cat,\n";
+    static const char tsv[] = "\3path\tlabel\na.jpg\t0\n\"b\tc\"\t1\n";
+    static const char json[] = "\5{\"path\": \"a\\u00e9.jpg\", \"label\": 1, \"m\": [1, {\"x\": "
+                               "null}]}\n{\"path\":\"b\",\"t\":-1.5e3}\n";
+    write_seed("list", "csv", csv, sizeof csv - 1);
+    write_seed("list", "tsv", tsv, sizeof tsv - 1);
+    write_seed("list", "json", json, sizeof json - 1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2)
@@ -126,5 +138,6 @@ int main(int argc, char **argv)
     write_pictures();
     write_messages();
     write_texts();
+    write_lists();
     return 0;
 }

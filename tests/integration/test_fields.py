@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Fields that are no pictures: bytes of any length as they lie in the files, text, JSON and numbers, padded or as values and offsets."""
 import base64
+import io
 import json
 import pathlib
 import random
 import sys
+import tarfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 import harness  # noqa: E402
@@ -123,6 +125,45 @@ def test_text_json_and_numbers(work):
         equal((line["fields"]["label"]["dtype"], line["fields"]["part"]["dtype"]), ("int64", "float32"), "types of numbers")
 
 
+def tar_of(work, samples, name="s.tar"):
+    """A shard: for each sample its parts by extension."""
+    path = work.path / name
+    with tarfile.open(path, "w") as shard:
+        for i, parts in enumerate(samples):
+            for extension, content in parts.items():
+                member = tarfile.TarInfo(f"{i:03d}.{extension}")
+                member.size = len(content)
+                shard.addfile(member, io.BytesIO(content))
+    return path
+
+
+def test_parts_of_a_shard(work):
+    """Captions, JSON and numbers beside a picture's bytes, as shards have them; a caption may be empty."""
+    chance, samples = random.Random(8), []
+    for i in range(37):
+        samples.append({"jpg": chance.randbytes(chance.randrange(1, 2000)), "txt": f"cäption {i}".encode() * (i % 5),
+                        "json": json.dumps({"i": i, "deep": [[i]]}).encode(), "cls": str(i).encode(), "score": f"{i / 8}".encode()})
+    shard, out = tar_of(work, samples), work.path / "out"
+    fields = ["jpg: {from: jpg, decode: raw}", "txt: {from: txt, decode: text}", "json: {from: json, decode: json}", "cls: {from: cls, decode: int}",
+              "score: {from: score, decode: float}"]
+    config = work.config(config_of(work.path, fields).replace(f"folder: {work.path}", f"tar: {shard}"))
+    lines = work.pull("p", batch=8, hash=True, out=out, config=config)
+    seen = []
+    for line in lines:
+        wanted = [samples[int(key)] for key in line["keys"]]
+        seen += line["keys"]
+        for name in ("jpg", "txt", "json"):
+            equal(ragged_rows(out, line, name), [parts[name] for parts in wanted], name)
+        equal(array(out, line, "cls").tolist(), [int(key) for key in line["keys"]], "int")
+        equal(array(out, line, "score").tolist(), [int(key) / 8 for key in line["keys"]], "float")
+    equal(sorted(seen), [f"{i:03d}" for i in range(37)], "every sample once")
+    # Without fields: each part raw under its own name, cls as a number.
+    line = work.pull(None, private=True, source=f"tar:{shard}", batch=37, hash=True, out=out)[0]
+    equal(sorted(line["fields"]), sorted(["cls"] + [f"{name}.{half}" for name in ("jpg", "txt", "json", "score") for half in ("values", "offsets")]), "fields")
+    for name in ("jpg", "txt", "json", "score"):
+        equal(ragged_rows(out, line, name), [samples[int(key)][name] for key in line["keys"]], f"{name} without fields")
+
+
 def test_numbers_as_text(work):
     numbers = [b"1", b"-2.5\n", b"1e3", b" 0.1 ", b"16777217"]
     folder, out = files(work, numbers), work.path / "out"
@@ -188,6 +229,27 @@ def test_plan_ids(work):
         equal(base64.urlsafe_b64decode(state + "=" * (-len(state) % 4))[8:24].hex(), wanted, f"plan id with {words!r}")
         ids.add(wanted)
     equal(len(ids), 3, "different plans")
+
+
+def test_views(work):
+    """n draws of the same picture: the first is that of the field without views, the others are their own, and all come back after a restart."""
+    folder, out, plain_out = harness.photos(40), work.path / "out", work.path / "plain"
+    ops = "[{random_resized_crop: 32}, random_flip]"
+    fields = [f"image: {{from: jpg, decode: image, ops: {ops}, views: 3}}", f"other: {{from: jpg, decode: image, ops: {ops}, dtype: float32, layout: nchw}}"]
+    config = work.config(config_of(folder, fields))
+    lines = work.pull("p", batch=8, hash=True, out=out, draws=True, config=config)
+    plain = work.pull("p", batch=8, out=plain_out, draws=True, config=work.config(config_of(folder, [fields[0].replace(", views: 3", "")])))
+    other = work.pull("p", batch=8, out=plain_out, config=work.config(config_of(folder, [fields[1].replace("other", "first"), fields[1]])))
+    for line, single, pair in zip(lines, plain, other):
+        views, first = array(out, line, "image"), array(plain_out, single, "image")
+        equal(views.shape, (line["rows"], 3, 32, 32, 3), "shape of three views")
+        equal((line["keys"], line["draws"]), (single["keys"], single["draws"]), "samples and draws")
+        check((views[:, 0] == first).all(), "the first view is the field without views")
+        for a, b in ((0, 1), (0, 2), (1, 2)):
+            check((views[:, a] != views[:, b]).any(axis=(1, 2, 3)).all(), f"views {a} and {b} differ in every row")
+        check((array(out, line, "other") == array(plain_out, pair, "other")).all(), "a field beside views is what it is beside another")
+    behind = work.pull("p", batch=8, hash=True, draws=True, state=lines[1]["state"], config=config, steps=len(lines) - 2)
+    equal(harness.without_waits(behind), harness.without_waits(lines[2:]), "resumed")
 
 
 def test_synthetic_keeps_its_form(work):

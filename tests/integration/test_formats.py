@@ -51,13 +51,12 @@ def test_names_do_not_matter(work):
     folder = work.path / "names"
     folder.mkdir()
     picture = quadrants()
-    made = {"png.jpg": "PNG", "bmp.jpg": "BMP", "webp.jpg": "WEBP", "ppm.jpg": "PPM", "jpeg.png": "JPEG", "png.webp": "PNG", "webp.bmp": "WEBP"}
+    made = {"png.jpg": "PNG", "bmp.jpg": "BMP", "webp.jpg": "WEBP", "ppm.jpg": "PPM", "jpeg.png": "JPEG", "png.webp": "PNG", "webp.bmp": "WEBP", "gif.jpg": "GIF"}
     for key, form in made.items():
         picture.save(folder / key, form, **({"quality": 95} if form in ("JPEG", "WEBP") else {}))
-    picture.save(folder / "gif.jpg", "GIF")
     (folder / "page.jpg").write_bytes(b"<!DOCTYPE html><html><body>404</body></html>\n" * 30)
     rows, classes = pull(work, folder)
-    equal(classes, {"gif.jpg": "UNSUPPORTED", "page.jpg": "BAD_FORMAT"}, "classes")
+    equal(classes, {"page.jpg": "BAD_FORMAT"}, "classes")
     for key in made:
         check_corners(rows[key], key)
 

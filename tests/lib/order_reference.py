@@ -389,6 +389,8 @@ def field_text(field):
     if field["decode"] == "image":
         out += f"layout {field['layout']}\nchannels {field['channels']}\n"
         out += f"orientation {field['orientation']}\nmax_pixels {field['max_pixels']}\n"
+        if field.get("views"):
+            out += f"views {field['views']}\n"
         if field["mean"] is not None:
             out += " ".join(["mean"] + [double_digits(x) for x in field["mean"]]) + "\n"
             out += " ".join(["std"] + [double_digits(x) for x in field["std"]]) + "\n"

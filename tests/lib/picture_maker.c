@@ -302,6 +302,72 @@ static struct file make_bmp_runs(const struct picture_kind *kind, int32_t width,
     return file;
 }
 
+/* Codes of 9 bits, lowest first, in blocks of up to 255 bytes. */
+struct gif_codes {
+    struct file bytes;
+    uint32_t held, held_bits, since_clear;
+};
+
+static void gif_code(struct gif_codes *codes, uint32_t code)
+{
+    codes->held |= code << codes->held_bits;
+    for (codes->held_bits += 9; codes->held_bits >= 8; codes->held_bits -= 8, codes->held >>= 8) {
+        uint8_t byte = (uint8_t)codes->held;
+        file_add(&codes->bytes, &byte, 1);
+    }
+}
+
+static void gif_row(struct gif_codes *codes, const uint8_t *pixels, int32_t width)
+{
+    for (int32_t x = 0; x < width; x++) {
+        if (codes->since_clear++ % 250 == 0) /* so that codes stay as long as they are */
+            gif_code(codes, 256);
+        gif_code(codes, pixels[3 * x + 1]);
+    }
+}
+
+/* Option 1: interlaced. Its palette is a slope of grey. There is no end code. */
+static struct file make_gif(const struct picture_kind *kind, int32_t width, int32_t height,
+                            uint32_t seed)
+{
+    static const int32_t starts[] = {0, 4, 2, 1}, steps[] = {8, 8, 4, 2};
+    uint8_t *pixels = picture_pixels(width, height, seed);
+    struct file file = {0};
+    struct gif_codes codes = {0};
+    const size_t row_bytes = (size_t)width * 3;
+    file_add(&file, "GIF89a", 6);
+    file_add_16_le(&file, (uint32_t)width);
+    file_add_16_le(&file, (uint32_t)height);
+    file_add(&file, "\xf7\0\0", 3);
+    for (int i = 0; i < 256; i++) {
+        uint8_t grey[3] = {(uint8_t)i, (uint8_t)i, (uint8_t)i};
+        file_add(&file, grey, 3);
+    }
+    file_add(&file, "!\xfe\4made\0!\xf9\4\1\0\0\7\0,\0\0\0\0", 21);
+    file_add_16_le(&file, (uint32_t)width);
+    file_add_16_le(&file, (uint32_t)height);
+    file_add(&file, kind->option ? "\x40\x08" : "\0\x08", 2);
+    for (int pass = 0; pass < 4 && kind->option; pass++)
+        for (int32_t y = starts[pass]; y < height; y += steps[pass])
+            gif_row(&codes, pixels + (size_t)y * row_bytes, width);
+    for (int32_t y = 0; y < height && !kind->option; y++)
+        gif_row(&codes, pixels + (size_t)y * row_bytes, width);
+    if (codes.held_bits > 0) {
+        uint8_t rest = (uint8_t)codes.held;
+        file_add(&codes.bytes, &rest, 1);
+    }
+    for (size_t at = 0; at < codes.bytes.bytes; at += 255) {
+        size_t left = codes.bytes.bytes - at;
+        uint8_t count = (uint8_t)(left < 255 ? left : 255);
+        file_add(&file, &count, 1);
+        file_add(&file, codes.bytes.data + at, count);
+    }
+    file_add(&file, "\0;", 2);
+    free(codes.bytes.data);
+    free(pixels);
+    return file;
+}
+
 static void add_text(struct file *file, int value)
 {
     char text[16];
@@ -361,6 +427,8 @@ const struct picture_kind picture_kinds[] = {
     {"bmp 24 bits", "bmp", 1, true, make_bmp, 24},
     {"bmp 32 bits from above", "bmp", 0, true, make_bmp, -32},
     {"bmp runs", "bmp", 4, true, make_bmp_runs, 0},
+    {"gif", "gif", 2, true, make_gif, 0},
+    {"gif interlaced", "gif", 2, true, make_gif, 1},
     {"pnm bits as text", "pnm", 0, false, make_pnm, 1},
     {"pnm grey as text", "pnm", 0, true, make_pnm, 2},
     {"pnm colour as text", "pnm", 0, true, make_pnm, 3},

@@ -19,9 +19,10 @@ static void test_sources(void **state)
                   "  b.1-x_Y: {source: {folder: rel/path with blank}}\n"
                   "  c: {source: {synthetic: {samples: 1000000000, bytes: 1KiB}}}\n"
                   "  t: {source: {tar: \"/s/{00..17}.tar\"}}\n"
-                  "  u: {source: {tar: [/s/a.tar, \"/s/b #*.tar\"]}}\n",
+                  "  u: {source: {tar: [/s/a.tar, \"/s/b #*.tar\"]}}\n"
+                  "  v: {source: {list: /s/l.csv, root: /s, label_column: what}}\n",
                   NULL);
-    assert_int_equal(config->dataset_count, 5);
+    assert_int_equal(config->dataset_count, 6);
     const struct config_dataset *dataset = config_dataset_find(config, "a");
     assert_string_equal(dataset->source.kind, "folder");
     assert_string_equal(dataset->source.path, "/data/photos");
@@ -46,6 +47,7 @@ static void test_sources(void **state)
     char *printed = config_print(config, 1);
     assert_non_null(printed);
     assert_non_null(strstr(printed, "source: {tar: [/s/a.tar, \"/s/b #*.tar\"]}\n"));
+    assert_non_null(strstr(printed, "source: {list: /s/l.csv, root: /s, label_column: what}\n"));
     free(printed);
     assert_null(config_dataset_find(config, "d"));
     assert_string_equal(config_dataset_nearest(config, "b.1-xY"), "b.1-x_Y");
@@ -60,11 +62,12 @@ static void test_wrong_sources(void **state)
     BAD("datasets:\n  d:", "c.yaml:2:5: the dataset needs a source");
     BAD("datasets:\n  d: 3", "c.yaml:2:6: the dataset is a mapping of source preset fields order "
                              "on_error last normalize dtype layout, not '3'");
-    BAD("datasets:\n  d: {source: /x}", "c.yaml:2:15: source is a mapping of folder synthetic tar, "
-                                        "not '/x'");
+    BAD("datasets:\n  d: {source: /x}",
+        "c.yaml:2:15: source is a mapping of folder synthetic tar list "
+        "root path_column label_column, not '/x'");
     BAD("datasets:\n  d: {source: {}}",
-        "c.yaml:2:15: source is {folder: PATH}, {tar: PATTERN} or {synthetic: {samples: N, bytes: "
-        "B}}");
+        "c.yaml:2:15: source is {folder: PATH}, {tar: PATTERN}, {list: FILE} or {synthetic: "
+        "{samples: N, bytes: B}}");
     BAD("datasets:\n  d: {source: {folder: [a, b]}}",
         "c.yaml:2:24: a list of folders is not supported in this version: give one folder");
     BAD("datasets:\n  d: {source: {folder: \"s3://b/c\"}}",
@@ -81,7 +84,14 @@ static void test_wrong_sources(void **state)
         "c.yaml:2:16: mds is not supported in this version",
         "c.yaml:2:24: unknown key 'fodler' in source; did you mean 'folder'?");
     BAD("datasets:\n  d: {source: {folder: x, synthetic: {samples: 1, bytes: 1}}}",
-        "c.yaml:2:15: a source is one kind: folder, tar or synthetic");
+        "c.yaml:2:15: a source is one kind: folder, tar, list or synthetic");
+    BAD("datasets:\n  d: {source: {list: a, tar: b}}",
+        "c.yaml:2:15: a source is one kind: folder, tar, list or synthetic");
+    BAD("datasets:\n  d: {source: {tar: a, root: /b}}", "c.yaml:2:24: root goes with a list");
+    BAD("datasets:\n  d: {source: {list: a, label_column: [b]}}",
+        "c.yaml:2:39: label_column is a text, not a list");
+    BAD("datasets:\n  d: {source: {list: \"s3://b/l.csv\"}}",
+        "c.yaml:2:22: a list that is not local is not supported in this version");
     BAD("datasets:\n  d: {source: {synthetic: {samples: 0}}}", "c.yaml:2:27: synthetic needs bytes",
         "c.yaml:2:37: samples: '0' is outside 1 to 281474976710656");
     BAD("datasets:\n  d: {source: {synthetic: {bytes: 2GiB}}}",

@@ -135,6 +135,8 @@ static void test_fields(void **state)
                           "        dtype: bfloat16\n"
                           "        layout: nchw\n"
                           "        orientation: ignore\n"
+                          "        views: 2\n"
+                          "        mode: rgb\n"
                           "      label: {from: cls, decode: class, dtype: int64}\n"
                           "      same: {from: cls, decode: class}\n",
                   SETS("limits.pixels=4096"));
@@ -146,6 +148,14 @@ static void test_fields(void **state)
     assert_int_equal(image->dtype, FIELD_DTYPE_BFLOAT16);
     assert_int_equal(image->layout, FIELD_LAYOUT_NCHW);
     assert_int_equal(image->ignore_orientation, 1);
+    assert_int_equal(image->views, 2);
+    assert_int_equal(image->channels, 3);
+    assert_int_equal(image->dim_count, 4);
+    assert_int_equal(image->row_bytes, 2 * 3 * 16 * 16 * 2);
+    char *printed = config_print(config, 0);
+    assert_non_null(printed);
+    assert_non_null(strstr(printed, "        mode: rgb\n        views: 2\n"));
+    free(printed);
     assert_true(image->mean[2] == -1.0 && image->std[1] == 2.0 && image->std[2] == 1e-3);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(dataset->fields[i].max_pixels, 4096);
@@ -168,9 +178,7 @@ static void test_bytes(void **state)
                           "      part: {from: n, decode: float, dtype: float32}\n",
                   NULL);
     static const struct {
-        uint32_t ragged;
-        uint64_t row_bytes, max_bytes, dim;
-        uint32_t dtype;
+        uint64_t ragged, row_bytes, max_bytes, dim, dtype;
     } rows[] = {{1, 0, 0, 0, FIELD_DTYPE_UINT8},     {1, 64 << 20, 64 << 20, 0, FIELD_DTYPE_UINT8},
                 {0, 8, 0, 8, FIELD_DTYPE_UINT8},     {0, 512, 512, 512, FIELD_DTYPE_UINT8},
                 {1, 512, 512, 0, FIELD_DTYPE_UINT8}, {0, 1024, 1024, 1024, FIELD_DTYPE_UINT8},
@@ -198,6 +206,10 @@ static void test_bytes(void **state)
         "c.yaml:4:102: max_bytes: '65MiB' is outside 1 to 64MiB",
         "c.yaml:4:138: max_bytes does not go with decode: class",
         "c.yaml:4:152: pad does not go with decode: class");
+    BAD(DATASET "    fields: {x: {from: a, decode: text, views: 2}, y: {from: a, decode: image, "
+                "views: 17, ops: [{center_crop: 3}]}}",
+        "c.yaml:4:41: views does not go with decode: text",
+        "c.yaml:4:87: views: '17' is outside 1 to 16");
     BAD(DATASET "    fields: {x: {from: a, decode: text, pad: true}}",
         "c.yaml:4:14: field 'x': pad needs max_bytes: the size that rows are filled up to");
     BAD(DATASET "    fields: {x: {from: a, decode: raw, bytes: 3, max_bytes: 3}}",
@@ -220,13 +232,13 @@ static void test_wrong_fields(void **state)
         "c.yaml:4:35: decode is one of image class raw text json int float, not 'jpeg'");
     BAD(DATASET "    fields: {x: {from: [a, a], decode: class}, y: {from: [], decode: class}, z: "
                 "{from: JPG, decode: class}, w: {from: .cls, decode: class}, v: {from: "
-                "abcdefghijklmnop, decode: class}, u: {from: a/b, decode: class}}",
+                "abcdefghijklmnopqrstuvwxyz123456, decode: class}, u: {from: a/b, decode: class}}",
         "c.yaml:4:28: part 'a' is given twice",
         "c.yaml:4:58: from is a part or a list of 1 to 16 parts",
         "c.yaml:4:88: names of parts are lower case: 'JPG'",
         "c.yaml:4:119: the name of a part has no dot in front: 'cls'",
-        "c.yaml:4:151: from is longer than 15 bytes",
-        "c.yaml:4:195: the name of a part has no /: 'a/b'");
+        "c.yaml:4:151: from is longer than 31 bytes",
+        "c.yaml:4:211: the name of a part has no /: 'a/b'");
     BAD(DATASET "    fields: {x: {from: a, decode: class, ops: [], layout: nchw, bytes: 3}}",
         "c.yaml:4:42: ops does not go with decode: class",
         "c.yaml:4:51: layout does not go with decode: class",

@@ -266,7 +266,7 @@ static void test_sample(void **state)
     config_destroy(config);
     file = read_text("configs/datasets.d/photos.yaml");
     config = case_good(file, NULL);
-    assert_int_equal(config->dataset_count, 4);
+    assert_int_equal(config->dataset_count, 5);
     config_destroy(config);
     free(file);
 }

@@ -161,6 +161,74 @@ def bmp_files():
         by_pillow("bmp-runs", bmp_head(width, height, 8, 1, runs + b"\0\1", palette))
 
 
+def gif_blocks(data):
+    return b"".join(bytes([len(data[i:i + 255])]) + data[i:i + 255] for i in range(0, len(data), 255)) + b"\0"
+
+
+def gif_codes(pixels, least_bits):
+    """A packer: runs of the table until it is full, then on with that table, then a clear code."""
+    clear, end = 1 << least_bits, (1 << least_bits) + 1
+    bits = count = 0
+
+    def put(code, size):
+        nonlocal bits, count
+        bits, count = bits | code << count, count + size
+
+    table, size, run = {(i,): i for i in range(clear)}, least_bits + 1, ()
+    put(clear, size)
+    for n, pixel in enumerate(pixels):
+        if run + (pixel,) in table:
+            run += (pixel,)
+            continue
+        put(table[run], size)
+        if len(table) + 2 < 4096:
+            table[run + (pixel,)] = len(table) + 2
+            if len(table) + 1 == 1 << size and size < 12:  # the reader is one entry behind
+                size += 1
+        elif n % 3 == 0:
+            put(clear, size)
+            table, size = {(i,): i for i in range(clear)}, least_bits + 1
+        run = (pixel,)
+    put(table[run], size)
+    put(end, size)
+    return bytes([least_bits]) + gif_blocks(bits.to_bytes((count + 7) // 8, "little"))
+
+
+def gif(canvas, frame, pixels, bits=8, palette=None, local=None, transparent=None, interlaced=False):
+    """frame: x, y, width, height. pixels[y][x]: an index."""
+    def flags(colours):
+        return 0x80 | (len(colours) // 3 - 1).bit_length() - 1 if colours else 0
+    rows = pixels
+    if interlaced:
+        rows = [pixels[y] for start, step in ((0, 8), (4, 8), (2, 4), (1, 2)) for y in range(start, len(pixels), step)]
+    control = b"!\xf9\4\1\0\0" + bytes([transparent]) + b"\0" if transparent is not None else b""
+    return (b"GIF89a" + struct.pack("<HHBBB", *canvas, flags(palette), 0, 0) + (palette or b"") + b"!\xff\x0bNETSCAPE2.0\3\1\0\0\0" + control
+            + b"," + struct.pack("<HHHHB", *frame, flags(local) | (0x40 if interlaced else 0)) + (local or b"")
+            + gif_codes([p for row in rows for p in row], max(2, bits)) + b";")
+
+
+def gif_files():
+    def colours(bits):
+        return bytes(rng.randrange(256) for _ in range(3 << bits))
+    for width, height in ((1, 1), (3, 2), (33, 17), (200, 150)):
+        by_pillow("gif-saved", saved(drawing(width, height).convert("P", palette=Image.ADAPTIVE), "GIF"))
+        by_pillow("gif-grey", saved(drawing(width, height, "L"), "GIF", interlace=0))
+        frames = [drawing(width, height).convert("P", palette=Image.ADAPTIVE) for _ in range(3)]
+        by_pillow("gif-animated", saved(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=40))
+        for bits in (1, 2, 5, 8):
+            for interlaced in (False, True):
+                pixels = [[min(rng.randrange(1 << bits), (x * y) >> 3 & (1 << bits) - 1) for x in range(width)] for y in range(height)]
+                by_pillow(f"gif-{bits}-{interlaced}", gif((width, height), (0, 0, width, height), pixels, bits, colours(bits), interlaced=interlaced))
+                by_pillow(f"gif-local-{bits}", gif((width, height), (0, 0, width, height), pixels, bits, colours(3), local=colours(bits), interlaced=interlaced))
+                by_pillow(f"gif-transparent-{bits}", gif((width, height), (0, 0, width, height), pixels, bits, colours(bits), transparent=1))
+                # The frame is a part of the canvas, or reaches beyond it.
+                by_pillow(f"gif-part-{bits}", gif((width + 7, height + 5), (3, 2, width, height), pixels, bits, colours(bits), interlaced=interlaced))
+                by_pillow(f"gif-part-transparent-{bits}", gif((width + 7, height + 5), (3, 2, width, height), pixels, bits, colours(bits), transparent=1))
+                by_pillow(f"gif-beyond-{bits}", gif((1, 1), (2, 1, width, height), pixels, bits, colours(bits)))
+    noise = [[rng.randrange(256) for _ in range(120)] for _ in range(90)]  # fills the table
+    by_pillow("gif-noise", gif((120, 90), (0, 0, 120, 90), noise, 8, colours(8)))
+
+
 def pnm_files():
     for width, height in ((1, 1), (7, 3), (40, 11)):
         colour = drawing(width, height)
@@ -187,4 +255,5 @@ def pnm_files():
 png_files()
 webp_files()
 bmp_files()
+gif_files()
 pnm_files()

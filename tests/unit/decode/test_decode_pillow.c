@@ -1,5 +1,5 @@
-/* Every kind of PNG, WebP, BMP and PNM against Pillow: the files and the right pixels come from
- * picture_reference.py. Skipped where Pillow is missing. */
+/* Every kind of PNG, WebP, BMP, GIF and PNM against Pillow: the files and the right pixels come
+ * from picture_reference.py. Skipped where Pillow is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

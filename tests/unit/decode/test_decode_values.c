@@ -27,7 +27,6 @@ static void test_probe(void **state)
         const char *word;
     } cases[] = {
         {"", 0, SPDL_CLASS_EMPTY, "no bytes"},
-        {"GIF89a", 6, SPDL_CLASS_UNSUPPORTED, "GIF"},
         {"II*\0\x08\0\0\0", 8, SPDL_CLASS_UNSUPPORTED, "TIFF"},
         {"MM\0*\0\0\0\x08", 8, SPDL_CLASS_UNSUPPORTED, "TIFF"},
         {"\0\0\0\x1c"
@@ -59,6 +58,7 @@ static void test_probe(void **state)
         {"RIFF\x10\0\0\0WEBPVP8 ", 16, "webp"},
         {"BM\x46\0\0\0\0\0\0\0\x36\0", 12, "bmp"},
         {"BM\x46\0\0\0\1\0\1\0\x36\0\0\0\x28\0\0\0", 18, "bmp"},
+        {"GIF89a", 6, "gif"},
         {"P1#\n", 4, "pnm"},
         {"P6 1", 4, "pnm"},
     };

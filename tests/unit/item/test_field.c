@@ -65,6 +65,16 @@ static void test_form_of_pictures(void **state)
     (void)state;
     struct field_spec field = image_field();
     check_row(field, 3, (const uint64_t[]){224, 200, 3}, 224 * 200 * 3);
+    field.views = 16;
+    check_row(field, 4, (const uint64_t[]){16, 224, 200, 3}, 16 * 224 * 200 * 3);
+    field.views = 1;
+    check_row(field, 4, (const uint64_t[]){1, 224, 200, 3}, 224 * 200 * 3);
+    field.views = 0;
+    field.channels = 1;
+    field.layout = FIELD_LAYOUT_NCHW;
+    check_row(field, 3, (const uint64_t[]){1, 224, 200}, 224 * 200);
+    field.channels = 3;
+    field.layout = FIELD_LAYOUT_NHWC;
     field.layout = FIELD_LAYOUT_NCHW;
     field.dtype = FIELD_DTYPE_FLOAT32;
     check_row(field, 3, (const uint64_t[]){3, 224, 200}, 224 * 200 * 12);
@@ -204,13 +214,14 @@ static void test_size_must_be_fixed(void **state)
 static void test_form_of_pictures_refused(void **state)
 {
     (void)state;
-    REFUSED(image_field(), "1 channels (gray)", f.channels = 1);
     REFUSED(image_field(), "4 channels (rgba)", f.channels = 4);
     REFUSED(image_field(), "2 channels are", f.channels = 2);
     REFUSED(image_field(), "layout is number 3", f.layout = 3);
     REFUSED(image_field(), "cannot give dtype int64", f.dtype = FIELD_DTYPE_INT64);
     REFUSED(image_field(), "cannot give dtype unknown", f.dtype = 6);
     REFUSED(image_field(), "bytes goes with decode: raw", f.bytes = 1);
+    REFUSED(image_field(), "views is 17 and may be at most 16", f.views = 17);
+    REFUSED(plain_field("class"), "views goes with decode: image", f.views = 1);
     REFUSED(image_field(), "normalize needs a dtype with fractions", f.normalize = 1);
     REFUSED(image_field(), "std 0 for channel 0", f.normalize = 1; f.dtype = FIELD_DTYPE_FLOAT32);
     REFUSED(image_field(), "mean inf", f.normalize = 1; f.dtype = FIELD_DTYPE_FLOAT32; f.std[0] = 1;

@@ -312,7 +312,7 @@ static void test_refusals(void **state)
     struct source_spec spec = {.kind = "tra"};
     struct source *source;
     assert_int_equal(source_open(&spec, &source, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "folder tar synthetic"));
+    assert_non_null(strstr(err.text, "folder tar list synthetic"));
 }
 
 static void test_deep_and_long(void **state)

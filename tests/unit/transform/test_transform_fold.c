@@ -197,6 +197,8 @@ static void test_check(void **state)
     bad.ratio[0] = 0;
     refused(bad, "ratio");
     field.channels = 1;
+    assert_int_equal(transform_check(&field, &err), 0);
+    field.channels = 4;
     assert_int_equal(transform_check(&field, &err), -22);
     assert_non_null(strstr(err.text, "channels"));
     field.channels = 3;

@@ -306,6 +306,7 @@ static uint8_t *cut_box(const struct sample *sample, const struct law_box *box, 
 static void check_sample(struct transform *transform, const char *name, struct sample *sample)
 {
     struct transform_geometry geometry;
+    sample->draws.operation = 0; /* of the first; those of the others follow */
     enum spdl_class class_number =
         transform_fold(&sample->field, 3, &sample->draws, sample->width, sample->height, &geometry);
     assert_int_equal(class_number, SPDL_CLASS_OK);

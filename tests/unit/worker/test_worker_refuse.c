@@ -215,6 +215,10 @@ static void spoil_part_kind(struct spdl_work_command *command)
 {
     command->parts[0].kind = 9;
 }
+static void spoil_part_escape(struct spdl_work_command *command)
+{
+    command->parts[0].escape = SPDL_WORK_ESCAPE_JSON + 1;
+}
 static void spoil_part_end(struct spdl_work_command *command)
 {
     command->parts[0].value = RIG_ARENA_BYTES - RIG_RAW_BYTES + 1;
@@ -228,8 +232,9 @@ static void test_bad_commands(void **state)
 {
     (void)state;
     void (*const spoils[])(struct spdl_work_command *) = {
-        spoil_dest,     spoil_dest_far, spoil_slot,      spoil_row,      spoil_dests,
-        spoil_no_dests, spoil_parts,    spoil_part_kind, spoil_part_end, spoil_part_wrap};
+        spoil_dest,     spoil_dest_far,  spoil_slot,       spoil_row,
+        spoil_dests,    spoil_no_dests,  spoil_parts,      spoil_part_kind,
+        spoil_part_end, spoil_part_wrap, spoil_part_escape};
     for (size_t i = 0; i < sizeof spoils / sizeof spoils[0]; i++)
         assert_int_equal(status_after_command(spoils[i]), 2);
 }

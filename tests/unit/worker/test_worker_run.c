@@ -80,7 +80,7 @@ static void test_failures_are_told(void **state)
         enum spdl_class class_number;
     } cases[] = {{"", 0, SPDL_CLASS_EMPTY},
                  {"<html>", 6, SPDL_CLASS_BAD_FORMAT},
-                 {"GIF89a", 6, SPDL_CLASS_UNSUPPORTED},
+                 {"GIF89a", 6, SPDL_CLASS_TRUNCATED},
                  {"\xff\xd8\xff\xe0", 4, SPDL_CLASS_TRUNCATED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct spdl_work_command command = rig_command_for(0, 0, 0);

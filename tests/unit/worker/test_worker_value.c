@@ -99,16 +99,16 @@ static void test_values_that_are_none(void **state)
     rig_add_stream(rig, &add);
     static const char too_long[] = "0123456789abcdefg";
     static const struct {
-        uint32_t field;
         const char *text;
-        enum spdl_class class_number;
         uint64_t offset;
+        uint32_t field;
+        enum spdl_class class_number;
     } cases[] = {
-        {0, too_long, SPDL_CLASS_LIMIT, 16},     {1, too_long, SPDL_CLASS_LIMIT, 16},
-        {5, too_long, SPDL_CLASS_LIMIT, 16},     {2, "", SPDL_CLASS_EMPTY, 0},
-        {2, "{\"a\":", SPDL_CLASS_TRUNCATED, 5}, {2, "[1,]", SPDL_CLASS_CORRUPT, 3},
-        {3, "1.5", SPDL_CLASS_BAD_FORMAT, 1},    {3, "", SPDL_CLASS_EMPTY, 0},
-        {4, "one", SPDL_CLASS_BAD_FORMAT, 0},    {4, "1e99", SPDL_CLASS_LIMIT, 0},
+        {too_long, 16, 0, SPDL_CLASS_LIMIT},     {too_long, 16, 1, SPDL_CLASS_LIMIT},
+        {too_long, 16, 5, SPDL_CLASS_LIMIT},     {"", 0, 2, SPDL_CLASS_EMPTY},
+        {"{\"a\":", 5, 2, SPDL_CLASS_TRUNCATED}, {"[1,]", 3, 2, SPDL_CLASS_CORRUPT},
+        {"1.5", 1, 3, SPDL_CLASS_BAD_FORMAT},    {"", 0, 3, SPDL_CLASS_EMPTY},
+        {"one", 0, 4, SPDL_CLASS_BAD_FORMAT},    {"1e99", 0, 4, SPDL_CLASS_LIMIT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *texts[FIELDS] = {"abc", "def", "{}", "1", "2", "ghi"};
@@ -172,6 +172,49 @@ static void test_other_parts(void **state)
     assert_int_equal(rig_end(rig), 0);
 }
 
+/* Values that their list writes in another way come as they are meant; so long that the memory for
+ * them grows, and those that are not written so fail alone. */
+static void test_escaped(void **state)
+{
+    (void)state;
+    struct worker_rig *rig = rig_ready(1);
+    struct field_spec fields[FIELDS];
+    fields_make(fields);
+    struct worker_add add = rig_add_message(0, fields, FIELDS);
+    rig_add_stream(rig, &add);
+    static const struct {
+        const char *text;
+        uint64_t escape;
+    } parts[FIELDS] = {{"a\"\"b", SPDL_WORK_ESCAPE_CSV},      {"\\u00e9\\n", SPDL_WORK_ESCAPE_JSON},
+                       {"[\"\"x\"\"]", SPDL_WORK_ESCAPE_CSV}, {"\\u0034", SPDL_WORK_ESCAPE_JSON},
+                       {"0.5", SPDL_WORK_ESCAPE_CSV},         {"", SPDL_WORK_ESCAPE_JSON}};
+    struct spdl_work_command command = rig_command_for(0, 1, 3);
+    for (uint32_t f = 0; f < FIELDS; f++) {
+        struct spdl_work_part part =
+            rig_blob(rig, 4096 * (f + 1), parts[f].text, strlen(parts[f].text));
+        part.escape = (uint32_t)parts[f].escape;
+        rig_add_part(&command, f, part);
+    }
+    rig_put(rig, command);
+    rig_publish(rig);
+    struct spdl_work_completion record = rig_wait_one(rig);
+    assert_int_equal(record.class_number, SPDL_CLASS_OK);
+    static const uint32_t bytes[SPDL_WORK_FIELDS_MAX] = {3, 0, 5};
+    assert_memory_equal(record.field_bytes, bytes, sizeof bytes);
+    assert_memory_equal(rig_row_of(rig, &add, 0, 1, 3), "a\"b", 3);
+    assert_memory_equal(rig_row_of(rig, &add, 1, 1, 3), "\xc3\xa9\n\0\0", 5);
+    assert_memory_equal(rig_row_of(rig, &add, 2, 1, 3), "[\"x\"]", 5);
+    int64_t number;
+    memcpy(&number, rig_row_of(rig, &add, 3, 1, 3), sizeof number);
+    assert_int_equal(number, 4);
+    command.parts[0] = rig_blob(rig, 4096, "a\"b", 3);
+    command.parts[0].escape = SPDL_WORK_ESCAPE_CSV;
+    rig_put(rig, command);
+    rig_publish(rig);
+    assert_int_equal(rig_wait_one(rig).class_number, SPDL_CLASS_CORRUPT);
+    assert_int_equal(rig_end(rig), 0);
+}
+
 /* Two readers of one row: both get its bytes, and no more than it has. */
 static void test_two_destinations(void **state)
 {
@@ -231,9 +274,9 @@ static void test_form_is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),          cmocka_unit_test(test_values_that_are_none),
-        cmocka_unit_test(test_other_parts),     cmocka_unit_test(test_two_destinations),
-        cmocka_unit_test(test_form_is_checked),
+        cmocka_unit_test(test_values),           cmocka_unit_test(test_values_that_are_none),
+        cmocka_unit_test(test_other_parts),      cmocka_unit_test(test_escaped),
+        cmocka_unit_test(test_two_destinations), cmocka_unit_test(test_form_is_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
