@@ -23,6 +23,8 @@ static void status_dataset_json(struct ctl_text *text, const Spdl__V1__DatasetSt
         ctl_json_string(text, dataset->fields[i]);
     ctl_json_close(text, ']');
     ctl_json_key_unsigned(text, "ignored", dataset->ignored);
+    ctl_json_key_unsigned(text, "seen", dataset->seen);
+    ctl_json_key_unsigned(text, "short_rows", dataset->short_rows);
     ctl_json_key_unsigned(text, "classes", dataset->classes);
     ctl_json_close(text, '}');
 }

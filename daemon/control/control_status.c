@@ -98,6 +98,8 @@ static bool add_dataset(struct answer *answer, const struct pipeline_dataset_sta
     to->samples = from->samples;
     to->ignored = from->ignored;
     to->classes = from->classes;
+    to->seen = from->seen;
+    to->short_rows = from->short_rows;
     to->fields = calloc(from->field_count + 1, sizeof *to->fields);
     for (uint32_t f = 0; to->fields && f < from->field_count; f++) {
         char text[FIELD_TEXT_BYTES];

@@ -148,6 +148,7 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
         pipeline_destroy(pipeline);
         return rc;
     }
+    pipeline_keep_load_all(pipeline);
     *ret_pipeline = pipeline;
     return 0;
 }
@@ -162,6 +163,8 @@ void pipeline_destroy(struct pipeline *pipeline)
     loop_remove(pipeline->params.loop, pipeline->chores_source);
     fetch_close(pipeline->fetch);
     pipeline->fetch = NULL;
+    if (pipeline->chores)
+        pipeline_keep_finish(pipeline);
     if (!chores_destroy(pipeline->chores))
         return; /* a folder is listed that does not answer: it ends with the process */
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
@@ -387,6 +390,7 @@ int64_t pipeline_step(struct pipeline *pipeline)
         /* Says that we sleep, then looks once more: what was finished between would wake nobody. */
     } while (drain(pipeline, true, now_ns) > 0);
     pipeline_why_count(pipeline, now_ns);
+    pipeline_keep_step(pipeline, now_ns);
     wait_ns = shorter(wait_ns, pipeline_fetch_again(pipeline, now_ns));
     if (pipeline->stream_count > 0)
         wait_ns = shorter(wait_ns, (int64_t)(TICK_MS * NS_PER_MS));

@@ -145,6 +145,8 @@ struct pipeline_dataset_status {
     const char *name, *state, *note;
     char source[512];
     uint64_t samples, classes, ignored;
+    uint64_t seen;       /* samples that were decoded whole once */
+    uint64_t short_rows; /* rows decoded only as far as they are needed, which seen ones may be */
     uint32_t field_count;
     const struct field_spec *fields;
 };

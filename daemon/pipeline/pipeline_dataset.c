@@ -41,6 +41,8 @@ static void list_work(struct chore *chore)
     if (rc < 0) {
         dataset->listed = NULL;
         dataset->list_error.code = rc;
+    } else {
+        pipeline_keep_listed(dataset, dataset->listed);
     }
 }
 
@@ -129,8 +131,8 @@ static void list_done(struct chore *chore)
     if (dataset->source && fields_make(dataset, &dataset->list_error) < 0)
         close_source(dataset);
     dataset->state = dataset->source ? DATASET_LISTED : DATASET_FAILED;
+    pipeline_keep_take(dataset);
     if (dataset->source) {
-        pipeline_seen_begin(dataset);
         const struct source_counts *counts = source_counts(dataset->source);
         pipeline_dataset_left_out(dataset);
         log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
@@ -147,6 +149,7 @@ static void list_done(struct chore *chore)
 
 static void list_start(struct pipeline_dataset *dataset)
 {
+    pipeline_keep_load(dataset); /* of one that a rank brought */
     dataset->state = DATASET_LISTING;
     dataset->chore.work = list_work;
     dataset->chore.done = list_done;
@@ -157,7 +160,8 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 {
     bool first = dataset->users++ == 0;
     if (first && (dataset->state == DATASET_LISTED || dataset->state == DATASET_FAILED)) {
-        pipeline_seen_end(dataset);
+        dataset->seen_before = dataset->seen; /* what did not change is still known */
+        dataset->seen = NULL;
         close_source(dataset); /* the files may be others by now */
         dataset->state = DATASET_NOT_LISTED;
     }
@@ -174,7 +178,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 static void dataset_free(struct pipeline_dataset *dataset)
 {
     pipeline_quarantine_destroy(dataset->quarantine);
-    pipeline_seen_end(dataset);
+    pipeline_keep_end(dataset);
     close_source(dataset);
     source_close(dataset->listed);
     free(dataset->yaml);
@@ -183,7 +187,7 @@ static void dataset_free(struct pipeline_dataset *dataset)
 
 static bool is_unused(const struct pipeline_dataset *dataset)
 {
-    return dataset->users == 0 && dataset->state != DATASET_LISTING;
+    return dataset->users == 0 && dataset->state != DATASET_LISTING && dataset->chores == 0;
 }
 
 static void trim_retired(struct pipeline *pipeline)
@@ -222,7 +226,8 @@ void pipeline_dataset_trim(struct pipeline *pipeline)
 
 void pipeline_dataset_leave(struct pipeline_dataset *dataset)
 {
-    dataset->users--;
+    if (--dataset->users == 0)
+        pipeline_keep_write(dataset);
     pipeline_dataset_trim(dataset->pipeline);
 }
 
@@ -255,6 +260,7 @@ static struct pipeline_dataset *add(struct pipeline *pipeline, const struct conf
     dataset->config = *config;
     dataset->next = pipeline->datasets;
     pipeline->datasets = dataset;
+    pipeline_keep_begin(dataset);
     return dataset;
 }
 
@@ -369,6 +375,7 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         .name = shown->name,
         .state = state_name(dataset ? dataset->state : DATASET_NOT_LISTED),
         .note = "",
+        .short_rows = dataset ? dataset->short_rows : 0,
         .field_count = dataset && dataset->source ? dataset->field_count : shown->field_count,
         .fields = dataset && dataset->source ? dataset->fields : shown->fields};
     pipeline_dataset_source_text(&shown->source, ret_status->source, sizeof ret_status->source);
@@ -379,6 +386,7 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         ret_status->samples = counts->samples;
         ret_status->classes = counts->classes;
         ret_status->ignored = counts->ignored;
+        ret_status->seen = dataset->seen ? dataset->seen->seen_count : 0;
         ret_status->note = counts->note;
     }
     if (dataset && dataset->retired)

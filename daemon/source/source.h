@@ -76,6 +76,10 @@ struct source_counts {
     char note[256];  /* first thing worth a warning, with its path; "" when there is none */
 };
 
+/* Kind and absolute paths as one text: what tells one place of samples from another. Returned owned
+ * (free); NULL: no memory, or no working directory. */
+char *source_place(const struct source_spec *spec);
+
 /* Lists the source. Returned owned: source_close. Errors: -ENOENT, -EACCES, -ENOTDIR, -ENODATA (no
  * sample at all), -ENOMEM, -EINVAL, with a sentence that names the path. Blocks. */
 int source_open(const struct source_spec *spec, struct source **ret_source, struct err *reterr);

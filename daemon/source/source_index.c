@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/dirs.h"
 #include "source/source_glob.h"
 #include "source/source_index_file.h"
 
-enum { BUILDERS_MAX = 4, STALE_SECONDS = 3600 };
+enum { BUILDERS_MAX = 4 };
 
 struct source_index_own {
     struct source_files files; /* the paths */
@@ -108,23 +108,6 @@ static int shards_look(struct source_index *index, const char *kind, struct err 
 
 /* --- the file --- */
 
-/* Makes the folder and those above it that are missing. */
-static void folders_make(const char *dir)
-{
-    char path[SOURCE_INDEX_DIR_BYTES];
-    size_t bytes = strnlen(dir, sizeof path - 1);
-    memcpy(path, dir, bytes);
-    path[bytes] = 0;
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = 0;
-        mkdir(path, 0755);
-        *at = '/';
-    }
-    mkdir(path, 0755); /* what cannot be made shows when the file is written */
-}
-
 /* Its name is the hash of kind and absolute patterns. */
 static void file_name(struct source_index *index, const struct source_index_params *params)
 {
@@ -171,34 +154,16 @@ static bool blocks_take(struct source_index *index)
     return taken == index->shard_count && count == index->shard_count;
 }
 
-/* Takes away what builders left that were killed. */
-static void stale_remove(const struct source_index *index)
-{
-    char pattern[sizeof index->file + 16];
-    struct source_files files;
-    struct stat st;
-    snprintf(pattern, sizeof pattern, "%s.??????", index->file);
-    if (source_glob("index", pattern, &files, NULL) < 0)
-        return;
-    for (uint32_t i = 0; i < files.count; i++)
-        if (stat(files.paths[i], &st) == 0 && st.st_mtim.tv_sec < time(NULL) - STALE_SECONDS)
-            unlink(files.paths[i]);
-    source_files_fini(&files);
-}
-
 /* Puts a new file in its place and goes on with it. It stays in memory where that fails. */
 static void keep(struct source_index *index, const char *kind)
 {
     struct source_index_own *own = index->own;
     struct source_index_map map;
     const char *path;
-    char dir[sizeof index->file];
     if (!index->file[0])
         return;
-    memcpy(dir, index->file, sizeof dir);
-    *strrchr(dir, '/') = 0;
-    folders_make(dir);
-    stale_remove(index);
+    dirs_make_above(index->file);
+    dirs_remove_remains(index->file);
     if (source_index_file_write(index->file, kind, index->shards, index->shard_count, &map) < 0)
         return;
     for (uint32_t i = 0; i < index->shard_count; i++) {
