@@ -10,15 +10,18 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
                           struct source **ret_source, struct err *reterr)
 {
+    const struct config_source *source = &config->source;
     struct source_spec *spec = calloc(1, sizeof *spec);
     *ret_source = NULL;
     if (!spec)
         return err_set(reterr, -ENOMEM, "no memory to list the dataset");
     spec->samples = source->samples;
     spec->bytes = source->bytes;
+    spec->fields = config->fields;
+    spec->field_count = config->field_count;
     _Static_assert(sizeof spec->kind == sizeof source->kind, "one size of kinds");
     _Static_assert(sizeof spec->path == sizeof source->path, "one size of paths");
     memcpy(spec->kind, source->kind, sizeof spec->kind);
@@ -36,7 +39,7 @@ static void list_work(struct chore *chore)
         (struct pipeline_dataset *)(void *)((char *)chore -
                                             offsetof(struct pipeline_dataset, chore));
     dataset->list_error = (struct err){0};
-    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config.source, &dataset->listed,
+    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config, &dataset->listed,
                                    &dataset->list_error);
     if (rc < 0) {
         dataset->listed = NULL;

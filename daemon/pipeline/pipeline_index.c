@@ -15,7 +15,7 @@ struct pipeline_look {
     void (*done)(void *context, const struct pipeline_index *index, const struct err *error);
     void *context;
     uint64_t start_ns;
-    struct config_source from;
+    struct config_dataset from;
     struct chore chore; /* writes source, error and index */
     struct source *source;
     struct err error;
@@ -113,7 +113,7 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
     look->done = done;
     look->context = context;
     look->start_ns = loop_now_ns();
-    look->from = dataset->config.source;
+    look->from = dataset->config;
     look->chore.work = look_work;
     look->chore.done = look_done;
     look->next = pipeline->looks;

@@ -239,6 +239,19 @@ static void write_work(struct chore *chore)
     atomic_store_explicit(&keep->is_done, true, memory_order_release); /* pipeline_keep_finish */
 }
 
+static void error_say(struct pipeline_dataset *dataset)
+{
+    struct pipeline_keep *keep = &dataset->keep;
+    if (!keep->error.text[0] || keep->was_said)
+        return;
+    keep->was_said = true;
+    log_line(
+        LOG_LEVEL_WARNING,
+        "dataset %s: what was seen whole and what failed cannot be kept for the next start and "
+        "stays in memory: %s",
+        dataset->config.name, keep->error.text);
+}
+
 static void write_done(struct chore *chore)
 {
     struct pipeline_dataset *dataset = dataset_of(chore);
@@ -251,13 +264,7 @@ static void write_done(struct chore *chore)
     keep->bits = NULL;
     keep->is_busy = false;
     dataset->chores--;
-    if (keep->error.text[0] && !keep->was_said) {
-        keep->was_said = true;
-        log_line(LOG_LEVEL_WARNING,
-                 "dataset %s: what was seen whole and what failed cannot be kept for the next "
-                 "start and stays in memory: %s",
-                 dataset->config.name, keep->error.text);
-    }
+    error_say(dataset);
     if (keep->again)
         pipeline_keep_write(dataset);
 }
@@ -326,4 +333,7 @@ void pipeline_keep_finish(struct pipeline *pipeline)
             pipeline_keep_write(at);
     for (int waited = 0; waited < WAIT_MS && !all_written(pipeline); waited += STEP_MS)
         nanosleep(&step, NULL);
+    for (struct pipeline_dataset *at = pipeline->datasets; at; at = at->next)
+        if (at->keep.is_busy && atomic_load_explicit(&at->keep.is_done, memory_order_acquire))
+            error_say(at);
 }

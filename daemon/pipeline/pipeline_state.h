@@ -182,7 +182,7 @@ void pipeline_dataset_trim(struct pipeline *pipeline);
 void pipeline_dataset_review(struct pipeline *pipeline);
 
 /* Lists a dataset as its configuration says. On the chores thread; may block. */
-int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
                           struct source **ret_source, struct err *reterr);
 
 /* pipeline_index.c */

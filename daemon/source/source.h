@@ -28,6 +28,10 @@ struct source_spec {
     char index_dir[SOURCE_INDEX_DIR_BYTES]; /* where indexes are kept; "": they are not */
     uint64_t samples;                       /* synthetic */
     uint64_t bytes;
+    /* What rows are made from: a sample without a part for each of them is left out (INCOMPLETE).
+     * Borrowed during source_open; none: every sample is taken. */
+    const struct field_spec *fields;
+    uint32_t field_count;
 };
 
 enum source_part_kind {
@@ -70,10 +74,9 @@ struct source_counts {
     uint64_t empty_classes;
     uint64_t largest_bytes; /* of a single part */
     uint32_t longest_key_bytes;
-    uint64_t
-        broken; /* samples left out because the file that holds them is damaged: source_fault */
+    uint64_t broken; /* samples left out, and files that are damaged: source_fault */
     uint32_t shards; /* files that hold samples; 1 where there is no such thing */
-    char note[256];  /* first thing worth a warning, with its path; "" when there is none */
+    char note[512];  /* first thing worth a warning, with its path; "" when there is none */
 };
 
 /* Kind and absolute paths as one text: what tells one place of samples from another. Returned owned
@@ -107,11 +110,12 @@ const uint64_t *source_shards(const struct source *source);
 
 /* One of the samples that were left out, number `index` < source_counts()->broken. */
 struct source_fault {
-    const char *path; /* of the shard; borrowed */
-    uint64_t offset;  /* in it */
-    uint32_t
-        class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY */
-    const char *key;  /* borrowed; "" where not known */
+    const char *path;      /* of the shard; borrowed */
+    uint64_t offset;       /* in it */
+    uint32_t class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY
+                            * INCOMPLETE
+                            */
+    const char *key;       /* borrowed; "" where not known */
     uint32_t key_bytes;
     const char *message; /* borrowed */
 };

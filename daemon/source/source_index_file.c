@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { INDEX_VERSION = 1, BUFFER_BYTES = 256 << 10 };
+enum { INDEX_VERSION = 2, BUFFER_BYTES = 256 << 10 };
 static const char index_magic[8] = "SPDLIDX";
 
 struct index_head {

@@ -115,12 +115,48 @@ def test_broken_shards(work):
     check("DUPLICATE 1" in text and f"TRUNCATED {key[35]}: the shard ends inside the part jpg" in text, text)
 
 
-def test_incomplete_samples_are_masked(work):
-    members = list(tars.members_of(harness.photos(COUNT)))[:6]
-    tars.write(work.path / "t.tar", members[:3] + members[4:])  # the second has no class
-    lines = pull(work, tars.config(work.path / "t.tar", preset="imagenet-eval", more="    on_error: {policy: mask}\n"), steps=1, batch=3)
-    equal([(e["row"], e["class"]) for e in lines[0]["errors"]], [(1, "INCOMPLETE")], "errors")
-    equal(lines[0]["valid"], 2, "valid rows")
+def test_incomplete_samples_are_left_out(work):
+    members = list(tars.members_of(harness.photos(COUNT)))[:20]
+    wanted = facts(pull(work, tars.config(tars.shards(harness.photos(COUNT), work.path / "whole"), preset="imagenet-eval", more="    last: partial\n"), steps=1, batch=10))
+    key = [name.rpartition(".")[0] for name, _ in members[::2]]
+    tars.write(work.path / "a.tar", members[:3] + members[4:9] + members[10:12])         # no class of 1, no picture of 4's class
+    tars.write(work.path / "b.tar", [(f"only/{n}.cls", b"1") for n in range(3)])         # no picture at all
+    tars.write(work.path / "c.tar", [*members[12:14], (key[7] + ".txt", b"t"), *members[14:19]])  # one part more; no class of 9
+    text = tars.config(work.path / "[abc].tar", preset="imagenet-eval", more="    last: partial\n")
+    lines = pull(work, text, steps=1, batch=10)
+    good = [0, 2, 3, 5, 6, 7, 8]
+    equal([row[1:] for row in facts(lines)], [wanted[n][1:] for n in good], "rows")
+    equal((lines[0]["ids"], lines[0]["keys"], lines[0]["errors"]), (list(range(7)), [key[n] for n in good], []), "ids, keys, errors")
+    config, sets = work.config(text), [f"index_dir={work.path}/index"]
+    index = work.ctl("index", "p", config=config, sets=sets).document
+    equal((index["samples"], index["broken"], index["classes"]), (7, 6, {"INCOMPLETE": 6}), "counts")
+    equal([(pathlib.Path(f["shard"]).name, f["key"], f["message"].split(",")[0]) for f in index["faults"]],
+          [("a.tar", key[1], "no part for the field label"), ("a.tar", key[4], "no part for the field label"),
+           *[("b.tar", f"only/{n}", "no part for the field image") for n in range(3)], ("c.tar", key[9], "no part for the field label")], "faults")
+    with tarfile.open(work.path / "c.tar") as tar:
+        equal(index["faults"][-1]["offset"], tar.getmember(key[9] + ".jpg").offset, "where its first part's header is")
+    # What is left out hangs on the fields: one that can be made from more parts, and none at all.
+    both = "fields: {any: {from: [jpg, cls], decode: raw}}"
+    either = work.ctl("index", "p", config=work.config(tars.config(work.path / "[abc].tar").replace("preset: imagenet-train", both)), sets=sets).document
+    equal((either["samples"], either["broken"], either["read_shards"]), (13, 0, 0), "fields that every sample has; the same index")
+    every = work.ctl("index", "--source", f"tar:{work.path}/[abc].tar", private=True, sets=sets).document
+    equal((every["samples"], every["broken"]), (13, 0), "without fields")
+    check(len({index["dataset_id"], every["dataset_id"]}) == 2 and every["dataset_id"] == either["dataset_id"], "the id has what can be had")
+    result = work.ctl("pull", "p", "--batch", 1, config=work.config(tars.config(work.path / "b.tar")), sets=sets, code=1)
+    check("no part for the field image, which is made from jpg or jpeg" in result.err, result.err)
+
+
+def test_incomplete_pictures_of_a_folder(work):
+    (work.path / "in/a").mkdir(parents=True)
+    photos = sorted(harness.photos(300).rglob("*.jpg"))[:4]
+    for path, name in zip(photos, ("1.jpg", "2.png", "3.jpeg", "4.jpg")):                # decided by the name, as its parts are
+        shutil.copy(path, work.path / "in/a" / name)
+    fields = "fields: {image: {from: [jpg], decode: image, ops: [{center_crop: 32}]}, label: {from: cls, decode: class}}"
+    config = work.config(f"datasets:\n  p:\n    source: {{folder: {work.path}/in}}\n    {fields}\n    last: partial\n")
+    lines = work.pull("p", config=config, batch=4, steps=1)
+    equal((lines[0]["keys"], lines[0]["errors"]), (["a/1.jpg", "a/4.jpg"], []), "keys, errors")
+    index = work.ctl("index", "p", config=config).document
+    equal((index["samples"], index["classes"], [f["key"] for f in index["faults"]]), (2, {"INCOMPLETE": 2}, ["a/2.png", "a/3.jpeg"]), "index")
 
 
 def test_shards_that_change(work):

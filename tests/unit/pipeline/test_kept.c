@@ -365,7 +365,7 @@ static void test_packed(void **state)
     }
     uint64_t chance = 4;
     for (int round = 0; round < 5000; round++) {
-        uint8_t *copy = malloc(bytes);
+        uint8_t *copy = malloc(bytes + 1);
         memcpy(copy, packed, bytes);
         for (int n = chance_below(&chance, 4); n >= 0; n--)
             copy[chance_below(&chance, (int)bytes)] = (uint8_t)chance_next(&chance);
