@@ -79,14 +79,14 @@ const struct source_block *source_index_map_block(const struct source_index_map 
 static bool map_is_right(const struct source_index_map *map, const char *kind)
 {
     const struct index_head *head = (const void *)map->base;
-    const char *path;
+    const struct source_index_entry *entries = (const void *)(map->base + sizeof *head);
     if (!head_is_right(head, kind, map->bytes))
         return false;
     XXH128_hash_t sum = XXH3_128bits(map->base + sizeof *head, map->bytes - sizeof *head);
     if (sum.high64 != head->sum_high || sum.low64 != head->sum_low)
         return false;
     for (uint64_t i = 0; i < head->shard_count; i++)
-        if (!entry_is_right(map, source_index_map_entry(map, i, &path)))
+        if (!entry_is_right(map, &entries[i]))
             return false;
     return true;
 }
@@ -105,14 +105,24 @@ static int map_fd(int fd, struct source_index_map *ret_map)
     return 0;
 }
 
+int source_index_map_fd(int fd, const char *kind, struct source_index_map *ret_map)
+{
+    *ret_map = (struct source_index_map){0};
+    int rc = map_fd(fd, ret_map);
+    if (rc == 0 && !map_is_right(ret_map, kind)) {
+        source_index_map_close(ret_map);
+        rc = -EBADMSG;
+    }
+    return rc;
+}
+
 void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map)
 {
     *ret_map = (struct source_index_map){0};
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (map_fd(fd, ret_map) == 0 && !map_is_right(ret_map, kind))
-        source_index_map_close(ret_map);
+    (void)source_index_map_fd(fd, kind, ret_map);
     close(fd);
 }
 

@@ -25,6 +25,8 @@ struct source_index_entry {
 /* Maps the file where it is an index of this kind, version and machine and not damaged. Anything
  * else leaves the map empty. */
 void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map);
+/* The same of a file that is open. 0, or a negative errno with the map empty. */
+int source_index_map_fd(int fd, const char *kind, struct source_index_map *ret_map);
 void source_index_map_close(struct source_index_map *map);
 uint64_t source_index_map_count(const struct source_index_map *map);
 /* Shard `number` and its path; the path is not ended by 0. */

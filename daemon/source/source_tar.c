@@ -28,6 +28,7 @@
 #include "source/source.h"
 #include "source/source_index.h"
 #include "source/source_need.h"
+#include "source/source_tar.h"
 #include "source/source_tar_parse.h"
 
 extern const struct source_ops source_tar_ops;
@@ -155,7 +156,7 @@ static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, st
     return rc;
 }
 
-static int shard_build(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr)
+int source_tar_build(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr)
 {
     if (bytes > SHARD_BYTES_MAX)
         return err_set(reterr, -EFBIG, "it is larger than 2 TiB: split it");
@@ -319,7 +320,7 @@ static int tar_open(const struct source_spec *spec, struct source **ret_source, 
     tar->source.ops = &source_tar_ops;
     tar->root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     struct source_index_params params = {
-        .kind = "tar", .patterns = spec->path, .dir = spec->index_dir, .build = shard_build};
+        .kind = "tar", .patterns = spec->path, .dir = spec->index_dir, .build = source_tar_build};
     int rc = tar->root_fd < 0 ? err_set(reterr, -errno, "tar: /: %s", strerror(errno))
                               : source_index_open(&params, &tar->index, reterr);
     if (rc == 0) {

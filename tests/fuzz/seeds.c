@@ -9,6 +9,7 @@
 
 #include "plan/plan.h"
 #include "proto/proto_frame.h"
+#include "tests/fuzz/seeds_tar.h"
 #include "tests/lib/picture_maker.h"
 
 static const char *root;
@@ -126,5 +127,6 @@ int main(int argc, char **argv)
     write_pictures();
     write_messages();
     write_texts();
+    seeds_tar(root, write_seed);
     return 0;
 }
