@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "client/client_query.h"
 #include "client/ctl/ctl_json.h"
+#include "client/ctl/ctl_progress.h"
 #include "client/ctl/ctl_query.h"
 #include "client/ctl/ctl_stream.h"
 #include "client/ctl/ctl_table.h"
@@ -133,8 +135,12 @@ static int index_ask(const struct ctl_options *options, char *yaml, Spdl__V1__To
     request.body_case = SPDL__V1__TO_DAEMON__BODY_INDEX;
     request.index = &question;
     int code = ctl_connect(options, &connection);
-    if (code == 0)
-        code = ctl_query(connection, &request, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
+    if (code == 0) {
+        struct ctl_progress *progress = ctl_progress_begin(options, name);
+        int rc = spdl_client_query(connection, &request, ret_reply);
+        ctl_progress_end(progress); /* before anything else is said */
+        code = ctl_query_end(connection, rc, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
+    }
     spdl_disconnect(connection);
     return code;
 }

@@ -424,11 +424,29 @@ void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *re
     }
 }
 
+/* One that waits for its dataset's list, from `stream` on, or of `dataset` and those
+ * behind it. */
+static struct pipeline_stream *waiting_next(const struct pipeline_dataset *dataset,
+                                            struct pipeline_stream *stream)
+{
+    for (;;) {
+        for (; stream; stream = stream->next_waiting)
+            if (!stream->closed && !stream->is_plan_only)
+                return stream;
+        if (!dataset)
+            return NULL;
+        stream = dataset->waiting;
+        dataset = dataset->next;
+    }
+}
+
 struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
                                              const struct pipeline_stream *after)
 {
+    if (after && after->phase == STREAM_LISTING)
+        return waiting_next(after->dataset->next, after->next_waiting);
     for (uint32_t i = after ? after->number + 1 : 0; i < PIPELINE_STREAMS_MAX; i++)
         if (pipeline->streams[i] && !pipeline->streams[i]->closed)
             return pipeline->streams[i];
-    return NULL;
+    return waiting_next(pipeline->datasets, NULL);
 }

@@ -145,7 +145,9 @@ struct pipeline_dataset_status {
     const char *name, *state, *note;
     char source[512];
     uint64_t samples, classes, ignored;
-    uint64_t seen;       /* samples that were decoded whole once */
+    char progress[96]; /* while shards are read, for a stream or for an index: in words; else "" */
+    uint64_t read_bytes, reading_bytes; /* … and in bytes, of all that is to be read */
+    uint64_t seen;                      /* samples that were decoded whole once */
     uint64_t short_rows; /* rows decoded only as far as they are needed, which seen ones may be */
     uint32_t field_count;
     const struct field_spec *fields;
@@ -165,7 +167,8 @@ struct pipeline_status {
 };
 
 void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status);
-/* Stream after stream: starts with NULL, ends with NULL. */
+/* Stream after stream, then those that wait for a dataset's list, which have the number 0 in their
+ * status: starts with NULL, ends with NULL. */
 struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
                                              const struct pipeline_stream *after);
 void pipeline_stream_status(const struct pipeline_stream *stream,

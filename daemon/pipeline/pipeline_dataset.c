@@ -11,7 +11,8 @@
 #include "pipeline/pipeline_state.h"
 
 int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
-                          struct source **ret_source, struct err *reterr)
+                          struct source_progress *progress, struct source **ret_source,
+                          struct err *reterr)
 {
     const struct config_source *source = &config->source;
     struct source_spec *spec = calloc(1, sizeof *spec);
@@ -22,6 +23,7 @@ int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_d
     spec->bytes = source->bytes;
     spec->fields = config->fields;
     spec->field_count = config->field_count;
+    spec->progress = progress;
     _Static_assert(sizeof spec->kind == sizeof source->kind, "one size of kinds");
     _Static_assert(sizeof spec->path == sizeof source->path, "one size of paths");
     memcpy(spec->kind, source->kind, sizeof spec->kind);
@@ -39,8 +41,8 @@ static void list_work(struct chore *chore)
         (struct pipeline_dataset *)(void *)((char *)chore -
                                             offsetof(struct pipeline_dataset, chore));
     dataset->list_error = (struct err){0};
-    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config, &dataset->listed,
-                                   &dataset->list_error);
+    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config, &dataset->progress,
+                                   &dataset->listed, &dataset->list_error);
     if (rc < 0) {
         dataset->listed = NULL;
         dataset->list_error.code = rc;
@@ -154,6 +156,7 @@ static void list_start(struct pipeline_dataset *dataset)
 {
     pipeline_keep_load(dataset); /* of one that a rank brought */
     dataset->state = DATASET_LISTING;
+    dataset->progress = (struct source_progress){0};
     dataset->chore.work = list_work;
     dataset->chore.done = list_done;
     chores_add(dataset->pipeline->chores, &dataset->chore);
@@ -357,6 +360,17 @@ static const char *state_name(enum dataset_state state)
     return names[state];
 }
 
+static void progress_take(const struct pipeline_dataset *dataset,
+                          struct pipeline_dataset_status *status)
+{
+    const struct source_progress *progress =
+        dataset->state == DATASET_LISTING ? &dataset->progress : pipeline_index_progress(dataset);
+    if (!progress || !pipeline_progress_words(progress, status->progress, sizeof status->progress))
+        return;
+    status->read_bytes = atomic_load_explicit(&progress->bytes_done, memory_order_relaxed);
+    status->reading_bytes = atomic_load_explicit(&progress->bytes, memory_order_relaxed);
+}
+
 bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
                              struct pipeline_dataset_status *ret_status)
 {
@@ -384,6 +398,8 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
     pipeline_dataset_source_text(&shown->source, ret_status->source, sizeof ret_status->source);
     if (dataset && dataset->state == DATASET_FAILED)
         ret_status->note = dataset->list_error.text;
+    if (dataset)
+        progress_take(dataset, ret_status);
     if (dataset && dataset->source) {
         const struct source_counts *counts = source_counts(dataset->source);
         ret_status->samples = counts->samples;

@@ -36,7 +36,8 @@ struct pipeline_dataset {
     bool retired;   /* the configuration has another one of its name, or none: the streams that
                        have it go on with it, and it goes with the last of them */
     struct source *source;
-    struct chore chore; /* lists: writes listed and list_error */
+    struct chore chore; /* lists: writes listed and list_error, adds to progress */
+    struct source_progress progress;
     struct source *listed;
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
@@ -183,9 +184,15 @@ void pipeline_dataset_review(struct pipeline *pipeline);
 
 /* Lists a dataset as its configuration says. On the chores thread; may block. */
 int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
-                          struct source **ret_source, struct err *reterr);
+                          struct source_progress *progress, struct source **ret_source,
+                          struct err *reterr);
+
+/* pipeline_progress.c: how far a list is, in words. False: nothing is known to be read for it. */
+bool pipeline_progress_words(const struct source_progress *progress, char *text, size_t bytes);
 
 /* pipeline_index.c */
+/* How far the look at the dataset is that began last; NULL: nobody looks at it. */
+const struct source_progress *pipeline_index_progress(const struct pipeline_dataset *dataset);
 void pipeline_index_free_all(struct pipeline *pipeline);
 
 /* Of a source, as status shows it. */

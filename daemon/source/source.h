@@ -19,6 +19,12 @@ enum {
     SOURCE_KEY_BYTES = 1024
 };
 
+/* How far an opening is, for whoever asks meanwhile. Files are shards that have to be read. */
+struct source_progress {
+    _Atomic uint64_t files, files_done;
+    _Atomic uint64_t bytes, bytes_done;
+};
+
 /* What the configuration says. */
 struct source_spec {
     char kind[SOURCE_KIND_BYTES]; /* folder tar synthetic */
@@ -32,6 +38,7 @@ struct source_spec {
      * Borrowed during source_open; none: every sample is taken. */
     const struct field_spec *fields;
     uint32_t field_count;
+    struct source_progress *progress; /* is added to; borrowed during source_open; or NULL */
 };
 
 enum source_part_kind {

@@ -191,7 +191,8 @@ static int shard_read(struct build_run *run, uint32_t number, struct err *reterr
     if (rc < 0)
         return err_set(reterr, rc, "%s %s: %s", run->params->kind, shard->path, strerror(-rc));
     struct err error = {0};
-    rc = run->params->build(fd, shard->bytes, &run->index->own->made[number], &error);
+    rc = run->params->build(fd, shard->bytes, run->params->progress, &run->index->own->made[number],
+                            &error);
     struct stat st;
     if (rc == 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_size != shard->bytes ||
                     mtime_of(&st) != shard->mtime_ns))
@@ -201,6 +202,8 @@ static int shard_read(struct build_run *run, uint32_t number, struct err *reterr
         return err_set(reterr, rc, "%s %s: %s", run->params->kind, shard->path,
                        error.text[0] ? error.text : strerror(-rc));
     shard->block = run->index->own->made[number];
+    if (run->params->progress)
+        atomic_fetch_add_explicit(&run->params->progress->files_done, 1, memory_order_relaxed);
     return 0;
 }
 
@@ -238,8 +241,15 @@ static int build(struct source_index *index, const struct source_index_params *p
     uint32_t missing = 0, started = 0;
     if (!run)
         return err_set(reterr, -ENOMEM, "%s: no memory for its index", params->kind);
-    for (uint32_t i = 0; i < index->shard_count; i++)
+    uint64_t missing_bytes = 0;
+    for (uint32_t i = 0; i < index->shard_count; i++) {
         missing += !index->shards[i].block;
+        missing_bytes += index->shards[i].block ? 0 : index->shards[i].bytes;
+    }
+    if (params->progress) { /* looked at by others, at any time */
+        atomic_fetch_add_explicit(&params->progress->bytes, missing_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&params->progress->files, missing, memory_order_relaxed);
+    }
     run->params = params;
     run->index = index;
     atomic_init(&run->next, 0);

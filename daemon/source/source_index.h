@@ -12,12 +12,15 @@
 #include "source/source_block.h"
 
 struct source_index_params {
-    const char *kind;     /* of the source; part of the file's identity */
-    const char *patterns; /* one a line */
-    const char *dir;      /* where the file is; "": it is not kept */
-    /* Reads a shard. 0 with *ret_block returned owned; -ENOMEM; another negative errno with a
-     * sentence that does not name the shard. Called by several threads at once. */
-    int (*build)(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr);
+    const char *kind;                 /* of the source; part of the file's identity */
+    const char *patterns;             /* one a line */
+    const char *dir;                  /* where the file is; "": it is not kept */
+    struct source_progress *progress; /* or NULL */
+    /* Reads a shard; adds to `progress`, where it is not NULL, the bytes that it has gone over. 0
+     * with *ret_block returned owned; -ENOMEM; another negative errno with a sentence that does not
+     * name the shard. Called by several threads at once. */
+    int (*build)(int fd, uint64_t bytes, struct source_progress *progress,
+                 struct source_block **ret_block, struct err *reterr);
 };
 
 struct source_index_shard {

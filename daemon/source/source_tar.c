@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,11 +57,28 @@ struct source_tar {
 
 /* --- one shard --- */
 
+/* A shard that is read, and how far. */
+struct shard_reader {
+    int fd;
+    struct source_progress *progress; /* or NULL */
+    uint64_t position;
+};
+
+static void reader_goes_on(struct shard_reader *reader, uint64_t position)
+{
+    if (!reader->progress || position <= reader->position)
+        return;
+    atomic_fetch_add_explicit(&reader->progress->bytes_done, position - reader->position,
+                              memory_order_relaxed);
+    reader->position = position;
+}
+
 static int shard_bytes_read(void *context, uint64_t offset, void *into, size_t bytes)
 {
-    const int *fd = context;
+    struct shard_reader *reader = context;
+    reader_goes_on(reader, offset);
     for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(*fd, (char *)into + done, bytes - done, (off_t)(offset + done));
+        ssize_t got = pread(reader->fd, (char *)into + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
             done += (size_t)got;
         else if (got == 0)
@@ -133,11 +151,12 @@ static int members_read(struct source_tar_parser *parser, struct source_builder 
     return rc;
 }
 
-static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, struct err *reterr)
+static int shard_fill(struct shard_reader *reader, uint64_t bytes, struct source_builder *builder,
+                      struct err *reterr)
 {
     uint8_t head[8];
     size_t head_bytes = bytes < sizeof head ? (size_t)bytes : sizeof head;
-    int rc = shard_bytes_read(&fd, 0, head, head_bytes);
+    int rc = shard_bytes_read(reader, 0, head, head_bytes);
     if (rc < 0)
         return rc;
     const char *compressed = compression(head, head_bytes);
@@ -145,7 +164,7 @@ static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, st
         return source_builder_fault(builder, SPDL_CLASS_UNSUPPORTED, 0, compressed);
     if (bytes == 0)
         return source_builder_fault(builder, SPDL_CLASS_EMPTY, 0, "the file is empty");
-    struct source_tar_input input = {.read = shard_bytes_read, .context = &fd, .bytes = bytes};
+    struct source_tar_input input = {.read = shard_bytes_read, .context = reader, .bytes = bytes};
     struct source_tar_parser *parser = source_tar_create(&input);
     rc = parser ? members_read(parser, builder) : -ENOMEM;
     source_tar_destroy(parser);
@@ -156,17 +175,20 @@ static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, st
     return rc;
 }
 
-int source_tar_build(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr)
+int source_tar_build(int fd, uint64_t bytes, struct source_progress *progress,
+                     struct source_block **ret_block, struct err *reterr)
 {
+    struct shard_reader reader = {.fd = fd, .progress = progress};
     if (bytes > SHARD_BYTES_MAX)
         return err_set(reterr, -EFBIG, "it is larger than 2 TiB: split it");
     struct source_builder *builder = source_builder_create();
-    int rc = builder ? shard_fill(fd, bytes, builder, reterr) : -ENOMEM;
+    int rc = builder ? shard_fill(&reader, bytes, builder, reterr) : -ENOMEM;
     if (rc == 0) {
         *ret_block = source_builder_finish(builder);
         rc = *ret_block ? 0 : -ENOMEM;
     }
     source_builder_destroy(builder);
+    reader_goes_on(&reader, bytes);
     return rc;
 }
 
@@ -319,8 +341,11 @@ static int tar_open(const struct source_spec *spec, struct source **ret_source, 
         return err_set(reterr, -ENOMEM, "tar: no memory");
     tar->source.ops = &source_tar_ops;
     tar->root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct source_index_params params = {
-        .kind = "tar", .patterns = spec->path, .dir = spec->index_dir, .build = source_tar_build};
+    struct source_index_params params = {.kind = "tar",
+                                         .patterns = spec->path,
+                                         .dir = spec->index_dir,
+                                         .progress = spec->progress,
+                                         .build = source_tar_build};
     int rc = tar->root_fd < 0 ? err_set(reterr, -errno, "tar: /: %s", strerror(errno))
                               : source_index_open(&params, &tar->index, reterr);
     if (rc == 0) {

@@ -8,6 +8,7 @@
 #include "source/source_block.h"
 
 /* Makes a block of the open shard: `build` of struct source_index_params. */
-int source_tar_build(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr);
+int source_tar_build(int fd, uint64_t bytes, struct source_progress *progress,
+                     struct source_block **ret_block, struct err *reterr);
 
 #endif

@@ -93,8 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     parse(bytes);
     require(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
     require(pwrite(fd, data, bytes, 0) == (ssize_t)bytes);
-    require(source_tar_build(fd, bytes, &block, &err) == 0);
-    require(source_tar_build(fd, bytes, &again, &err) == 0);
+    struct source_progress progress = {0};
+    require(source_tar_build(fd, bytes, &progress, &block, &err) == 0);
+    require(source_tar_build(fd, bytes, NULL, &again, &err) == 0);
+    require(progress.bytes_done == bytes);
     block_check(block, bytes);
     require(block->bytes == again->bytes && memcmp(block, again, block->bytes) == 0);
     free(block);

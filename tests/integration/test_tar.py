@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import pathlib
+import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -244,6 +246,71 @@ def test_index_verb(work):
         check(result.code and result.err.strip(), f"{words}: exit {result.code} {result.err!r}")
     synthetic = work.ctl("index", "--source", "synthetic:1000,16", private=True).document
     equal((synthetic["samples"], synthetic["file"], synthetic["parts"]), (1000, "", ["bin"]), "synthetic samples")
+
+
+def many_shards(work, count=60, members=8000):
+    """One shard under many names: enough to be read for a while."""
+    folder = work.path / "many"
+    folder.mkdir()
+    blocks = []
+    for number in range(members):
+        info = tarfile.TarInfo(f"{number // 2:07d}.{('jpg', 'cls')[number % 2]}")
+        blocks.append(info.tobuf(tarfile.USTAR_FORMAT))
+    (folder / "000.tar").write_bytes(b"".join(blocks) + bytes(1024))
+    for number in range(1, count):
+        os.link(folder / "000.tar", folder / f"{number:03d}.tar")
+    return f"{folder}/*.tar", members // 2 * count
+
+
+def reading(words, count=60):
+    """(shard, percent) of words such as: indexing shard 12 of 60, 34 %"""
+    match = re.search(rf"indexing shard (\d+) of {count}, (\d+) %", words)
+    return match and tuple(map(int, match.groups()))
+
+
+def test_progress(work):
+    pattern, samples = many_shards(work)
+    work.daemon(work.config(tars.config(pattern)))
+    pull = work.start_pull(work.path / "out", "pull", "p", "--batch", 4, "--steps", 1)
+    told = []
+
+    def look():
+        for stream in work.ctl("why").document:
+            if reading(stream["waiting_for"]):
+                told.append((stream["stream"], stream["bottleneck"], reading(stream["waiting_for"]), reading(stream["evidence"])))
+        return len(told) > 1 or pull.poll() is not None
+
+    harness.wait_until(look, 30, "why says which shard is indexed")
+    check(told, "nothing was said while shards were read")
+    for stream, bottleneck, (shard, percent), evidence in told:
+        check((stream, bottleneck) == (0, "opening") and evidence and 1 <= shard <= 60 and 0 <= percent <= 100, told)
+    equal(told, sorted(told), "it goes on")
+    pull.wait(60)
+    equal(work.ctl("status").document["datasets"][0]["progress"], "", "progress at the end")
+
+    shutil.rmtree(work.path / "index")
+    main, end = pty.openpty()                                       # a terminal
+    index = subprocess.Popen(work.command("index", "p", as_json=False), stdout=subprocess.PIPE, stderr=end, env=work.environment())
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            data = os.read(main, 4096)
+        except OSError:                                             # it has ended
+            break
+        if not data:
+            break
+        shown += data
+    os.close(main)
+    said = index.stdout.read().decode()
+    equal(index.wait(), 0, "exit")
+    check(said.startswith(f"{samples} samples in 60 shards, 60 of them read now"), said)
+    bars = [text for text in shown.decode().split("\r") if reading(text)]
+    check(bars and all(re.match(r"\[#*\.*\] ", bar) for bar in bars), shown)
+    check(shown.endswith(b"\r\x1b[K"), "the bar is taken away")
+    shutil.rmtree(work.path / "index")
+    quiet = subprocess.run(work.command("index", "p"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=work.environment(), check=True)
+    equal((json.loads(quiet.stdout)["samples"], quiet.stderr), (samples, b""), "--json, and not a terminal")
 
 
 def test_a_client_that_leaves_before_its_index(work):
