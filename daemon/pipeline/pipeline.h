@@ -188,7 +188,8 @@ struct pipeline_index {
     uint64_t id_high, id_low;
     uint64_t samples, shards, ignored, broken, largest_bytes;
     uint64_t index_bytes, read_shards;
-    const char *file; /* "": it is not kept */
+    const char *file;      /* "": it is not kept */
+    const char *published; /* where it was written beside the data; "": that was not asked for */
     const char *note;
     uint32_t name_count;
     const char *names[FIELD_MAX];
@@ -197,10 +198,10 @@ struct pipeline_index {
     struct pipeline_index_fault faults[PIPELINE_INDEX_FAULTS_MAX];
     double seconds;
 };
-/* Lists a dataset anew beside whatever streams have of it, and calls `done` once, later, with the
- * result or with the error (index NULL); never after pipeline_destroy. 0, or a negative errno with
- * a sentence: nothing is called. */
-int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
+/* publish: writes its index beside the data too. Lists a dataset anew beside whatever streams have
+ * of it, and calls `done` once, later, with the result or with the error (index NULL); never after
+ * pipeline_destroy. 0, or a negative errno with a sentence: nothing is called. */
+int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which, bool publish,
                    void (*done)(void *context, const struct pipeline_index *index,
                                 const struct err *error),
                    void *context, struct err *reterr);

@@ -16,6 +16,7 @@ struct pipeline_look {
     void *context;
     uint64_t start_ns;
     struct config_dataset from;
+    bool publish;
     bool is_inline; /* of a rank, not of the configuration */
     struct source_progress progress;
     struct chore chore; /* writes source, error and index */
@@ -65,6 +66,12 @@ static void look_work(struct chore *chore)
         look->error.code = rc;
         return;
     }
+    index->published = "";
+    if (look->publish && source_publish(look->source, &index->published, &look->error) < 0) {
+        source_close(look->source);
+        look->source = NULL;
+        return;
+    }
     const struct source_counts *counts = source_counts(look->source);
     source_id(look->source, &index->id_high, &index->id_low);
     source_kept(look->source, &kept);
@@ -99,7 +106,7 @@ static void look_done(struct chore *chore)
     look_free(look);
 }
 
-int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
+int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which, bool publish,
                    void (*done)(void *context, const struct pipeline_index *index,
                                 const struct err *error),
                    void *context, struct err *reterr)
@@ -117,6 +124,7 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
     look->context = context;
     look->start_ns = loop_now_ns();
     look->from = dataset->config;
+    look->publish = publish;
     look->is_inline = dataset->yaml != NULL;
     look->chore.work = look_work;
     look->chore.done = look_done;

@@ -85,6 +85,14 @@ bool source_kept(const struct source *source, struct source_kept *ret_kept)
     return true;
 }
 
+int source_publish(const struct source *source, const char **ret_file, struct err *reterr)
+{
+    if (!source->ops->publish)
+        return err_set(reterr, -ENOTSUP, "a source of the kind '%s' has no index to publish",
+                       source->ops->kind);
+    return source->ops->publish(source, ret_file, reterr);
+}
+
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)
 {
     return source->ops->part_names(source, names, max);

@@ -135,6 +135,11 @@ struct source_kept {
     uint32_t read_shards; /* shards that were read for this opening; the others were in the file */
     int is_kept;          /* 1: what is in use is what is in the file */
 };
+/* Writes what is known of the list beside the data, so that others who have the data need not read
+ * it. ret_file: borrowed from the source. -ENOTSUP (a source of this kind has no index) or another
+ * negative errno with a sentence. Blocks. */
+int source_publish(const struct source *source, const char **ret_file, struct err *reterr);
+
 /* False: a source of this kind keeps nothing. */
 bool source_kept(const struct source *source, struct source_kept *ret_kept);
 
@@ -155,6 +160,8 @@ struct source_ops {
     void (*kept)(const struct source *source, struct source_kept *ret_kept); /* optional */
     void (*warm)(const struct source *source, uint64_t id,
                  enum source_warmth warmth); /* optional */
+    int (*publish)(const struct source *source, const char **ret_file,
+                   struct err *reterr); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

@@ -179,42 +179,45 @@ static void pad(struct output *output)
     put(output, zeros, (8 - output->at % 8) % 8);
 }
 
-static void body_write(struct output *output, const struct source_index_shard *shards,
-                       uint32_t count)
+static void body_write(struct output *output, const struct source_index_written *written)
 {
+    const struct source_index_shard *shards = written->shards;
+    const uint32_t count = written->count;
     uint64_t path_at = sizeof(struct index_head) + count * sizeof(struct source_index_entry);
     uint64_t block_at = path_at;
     for (uint32_t i = 0; i < count; i++)
-        block_at += strlen(shards[i].path);
+        block_at += strlen(shards[i].path + written->path_at);
     block_at = (block_at + 7) & ~UINT64_C(7);
     for (uint32_t i = 0; i < count; i++) {
         struct source_index_entry entry = {.bytes = shards[i].bytes,
                                            .mtime_ns = shards[i].mtime_ns,
+                                           .ctime_ns = shards[i].ctime_ns,
+                                           .content = written->contents ? written->contents[i] : 0,
                                            .block_at = block_at,
                                            .block_bytes = shards[i].block->bytes,
                                            .path_at = path_at,
-                                           .path_bytes = (uint32_t)strlen(shards[i].path)};
+                                           .path_bytes =
+                                               (uint32_t)strlen(shards[i].path + written->path_at)};
         put(output, &entry, sizeof entry);
         path_at += entry.path_bytes;
         block_at += entry.block_bytes;
     }
     for (uint32_t i = 0; i < count; i++)
-        put(output, shards[i].path, strlen(shards[i].path));
+        put(output, shards[i].path + written->path_at, strlen(shards[i].path + written->path_at));
     pad(output);
     for (uint32_t i = 0; i < count; i++)
         put(output, shards[i].block, shards[i].block->bytes);
     flush(output);
 }
 
-static int all_write(int fd, const char *kind, const struct source_index_shard *shards,
-                     uint32_t count)
+static int all_write(int fd, const struct source_index_written *written)
 {
     struct index_head head = {.version = INDEX_VERSION,
                               .byte_order = 0x01020304,
                               .head_bytes = sizeof head,
                               .entry_bytes = sizeof(struct source_index_entry),
                               .block_head_bytes = sizeof(struct source_block),
-                              .shard_count = count};
+                              .shard_count = written->count};
     struct output output = {.fd = fd, .at = sizeof head};
     output.buffer = malloc(BUFFER_BYTES);
     output.sum = XXH3_createState();
@@ -224,10 +227,10 @@ static int all_write(int fd, const char *kind, const struct source_index_shard *
         output.rc = -errno;
     } else {
         XXH3_128bits_reset(output.sum);
-        body_write(&output, shards, count);
+        body_write(&output, written);
         XXH128_hash_t sum = XXH3_128bits_digest(output.sum);
         memcpy(head.magic, index_magic, sizeof head.magic);
-        memcpy(head.kind, kind, strnlen(kind, sizeof head.kind));
+        memcpy(head.kind, written->kind, strnlen(written->kind, sizeof head.kind));
         head.bytes = output.at;
         head.sum_high = sum.high64;
         head.sum_low = sum.low64;
@@ -268,8 +271,7 @@ static int give_name(int fd, char *name)
     return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-int source_index_file_write(const char *file, const char *kind,
-                            const struct source_index_shard *shards, uint32_t count,
+int source_index_file_write(const char *file, const struct source_index_written *written,
                             struct source_index_map *ret_map)
 {
     char *name = NULL;
@@ -285,9 +287,11 @@ int source_index_file_write(const char *file, const char *kind,
         free(name);
         return rc;
     }
-    int rc = all_write(fd, kind, shards, count);
+    int rc = all_write(fd, written);
     if (rc == 0)
         rc = map_fd(fd, ret_map);
+    if (rc == 0 && written->contents && fchmod(fd, 0644) < 0) /* published: for all to read */
+        rc = -errno;
     if (rc == 0 && !has_name) {
         rc = give_name(fd, name);
         has_name = rc == 0;

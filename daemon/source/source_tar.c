@@ -447,6 +447,13 @@ static void tar_kept(const struct source *source, struct source_kept *ret_kept)
         ret_kept->bytes += index->shards[i].block->bytes;
 }
 
+static int tar_publish(const struct source *source, const char **ret_file, struct err *reterr)
+{
+    const struct source_index *index = ((const struct source_tar *)source)->index;
+    *ret_file = index->published;
+    return source_index_publish(index, "tar", reterr);
+}
+
 const struct source_ops source_tar_ops = {.kind = "tar",
                                           .open = tar_open,
                                           .close = tar_close,
@@ -455,4 +462,5 @@ const struct source_ops source_tar_ops = {.kind = "tar",
                                           .shards = tar_shards,
                                           .fault = tar_fault,
                                           .warm = tar_warm,
-                                          .kept = tar_kept};
+                                          .kept = tar_kept,
+                                          .publish = tar_publish};

@@ -248,6 +248,62 @@ def test_index_verb(work):
     equal((synthetic["samples"], synthetic["file"], synthetic["parts"]), (1000, "", ["bin"]), "synthetic samples")
 
 
+def test_a_published_index(work):
+    (work.path / "t").mkdir()
+    tars.shards(harness.photos(COUNT), work.path / "t/deep")
+    shutil.move(work.path / "t/deep/shard-000.tar", work.path / "t/first.tar")
+
+    def index(folder, *words, **how):
+        pattern = f"tar:{folder}/{{first,deep/*}}.tar"
+        return work.ctl("index", "--source", pattern, *words, private=True, sets=how.pop("sets", ["index_dir=none"]), **how)
+
+    before = index(work.path / "t").document
+    equal((before["read_shards"], before["published"], before["file"]), (3, "", ""), "nothing is published yet")
+    said = index(work.path / "t", "--publish").document
+    published = pathlib.Path(said["published"])
+    equal((published.parent, said["read_shards"]), (work.path / "t", 3), "in the folder that they have in common")
+    found = index(work.path / "t").document
+    wanted = {**before, "read_shards": 0, "file": str(published), "seconds": found["seconds"], "index_bytes": found["index_bytes"]}
+    equal(found, wanted, "by the published index")
+    shutil.copytree(work.path / "t", work.path / "u", copy_function=shutil.copyfile)  # other times, another path
+    moved = index(work.path / "u").document
+    equal((moved["dataset_id"], moved["read_shards"]), (before["dataset_id"], 0), "copied with the data")
+    kept = index(work.path / "u", sets=[f"index_dir={work.path}/kept"]).document
+    equal((kept["read_shards"], kept["file"].startswith(f"{work.path}/kept/")), (0, True), "taken into one's own folder")
+    with open(work.path / "u/first.tar", "r+b") as f:                                  # of the same size
+        f.seek(tarfile.open(work.path / "u/first.tar").getmembers()[0].offset)
+        f.write(tarfile.TarInfo("other/0.jpg").tobuf(tarfile.USTAR_FORMAT))
+    equal(index(work.path / "u").document["read_shards"], 1, "a shard with another content is read")
+    whole = published.read_bytes()
+    for content in (whole[:-9], b"", os.urandom(2000), whole[:900] + bytes([whole[900] ^ 1]) + whole[901:]):
+        published.write_bytes(content)
+        again = index(work.path / "t").document
+        equal((again["dataset_id"], again["read_shards"]), (before["dataset_id"], 3), "with a damaged index")
+    published.unlink()
+    published.mkdir()
+    refused = index(work.path / "t", "--publish", code=1)
+    check(f"cannot be published as {published}: " in refused.err, refused.err)
+    folder = work.ctl("index", "--source", f"folder:{harness.photos(COUNT)}", "--publish", private=True, code=1)
+    check("has no index to publish" in folder.err, folder.err)
+
+
+def test_shards_with_the_same_size_and_time(work):
+    tars.shards(harness.photos(COUNT), work.path / "t", per_shard=150)
+    source = ["index", "--source", f"tar:{work.path}/t/*.tar"]
+    first = work.ctl(*source, private=True).document
+    a, b = sorted((work.path / "t").iterdir())
+    stamp, data = os.stat(a), bytearray(a.read_bytes())
+    header = tarfile.open(a).getmembers()[100].offset
+    info = tarfile.TarInfo("renamed/0.jpg")
+    info.size = tarfile.open(a).getmembers()[100].size
+    data[header:header + 512] = info.tobuf(tarfile.USTAR_FORMAT)
+    a.write_bytes(data)
+    os.utime(a, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    then = work.ctl(*source, private=True).document
+    equal((then["read_shards"], os.stat(a).st_mtime_ns), (1, stamp.st_mtime_ns), "one header is another, size and time are not")
+    check(first["dataset_id"] != then["dataset_id"], "another id")
+
+
 def many_shards(work, count=60, members=8000):
     """One shard under many names: enough to be read for a while."""
     folder = work.path / "many"
