@@ -105,6 +105,10 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
     ret_recipe->part_count = ret_recipe->span_count = 0;
     for (uint32_t f = 0; f < dataset->field_count; f++) {
         uint32_t part = part_of(&dataset->fields[f], sample);
+        if (part == NO_PART && dataset->fields[f].missing_empty) {
+            ret_recipe->field_part[f] = SPDL_WORK_NO_PART;
+            continue;
+        }
         if (part == NO_PART) {
             ret_recipe->class_number = SPDL_CLASS_INCOMPLETE;
             return;

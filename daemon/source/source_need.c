@@ -29,7 +29,8 @@ int source_need_init(const struct source_spec *spec, struct source_need *ret_nee
         return -ENOMEM;
     }
     ret_need->field_count = spec->field_count;
-    ret_need->all = (uint32_t)((UINT64_C(1) << spec->field_count) - 1);
+    for (uint32_t f = 0; f < spec->field_count; f++)
+        ret_need->all |= spec->fields[f].missing_empty ? 0 : UINT32_C(1) << f;
     memcpy(ret_need->fields, spec->fields, spec->field_count * sizeof *ret_need->fields);
     for (uint32_t f = 0; f < spec->field_count; f++)
         message_make(&spec->fields[f], ret_need->messages[f]);
@@ -56,7 +57,7 @@ uint32_t source_need_bits(const struct source_need *need, const char *name)
 const char *source_need_message(const struct source_need *need, uint32_t bits)
 {
     for (uint32_t f = 0; f < need->field_count; f++)
-        if ((bits >> f & 1) == 0)
+        if ((need->all & ~bits) >> f & 1)
             return need->messages[f];
     return "";
 }
