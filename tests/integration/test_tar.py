@@ -117,6 +117,24 @@ def test_broken_shards(work):
     check("DUPLICATE 1" in text and f"TRUNCATED {key[35]}: the shard ends inside the part jpg" in text, text)
 
 
+def test_sparse_members_are_refused_by_name(work):
+    folder = work.path / "holes"
+    folder.mkdir()
+    for n in range(3):
+        (folder / f"{n}.jpg").write_bytes(b"picture")
+    with open(folder / "1.jpg", "wb") as f:
+        f.seek(1 << 20)
+        f.write(b"end")
+    ways = [["tar", "--format=gnu", "-S"], *(["tar", "--format=posix", "-S", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))]
+    if shutil.which("bsdtar"):
+        ways.append(["bsdtar", "--format=pax", "--read-sparse"])
+    for way in ways:
+        subprocess.run([*way, "-cf", work.path / "t.tar", "-C", folder, "0.jpg", "1.jpg", "2.jpg"], check=True)
+        index = work.ctl("index", "--source", f"tar:{work.path}/t.tar", private=True).document
+        equal((index["samples"], index["classes"], index["faults"][0]["key"]), (2, {"UNSUPPORTED": 1}, "1"), f"{way}")
+        check("the part jpg is a sparse file (tar --sparse)" in index["faults"][0]["message"], index["faults"])
+
+
 def test_incomplete_samples_are_left_out(work):
     members = list(tars.members_of(harness.photos(COUNT)))[:20]
     wanted = facts(pull(work, tars.config(tars.shards(harness.photos(COUNT), work.path / "whole"), preset="imagenet-eval", more="    last: partial\n"), steps=1, batch=10))
