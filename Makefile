@@ -175,8 +175,9 @@ $(BUILD)/hostile: $(call objects,$(wildcard tests/hostile/*.c))
 
 # Fuzzed parsers: tests/fuzz/fuzz_*.c with libFuzzer, ASan and UBSan, by clang and in a folder of their own.
 FUZZ_TARGETS := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan decode source)) $(SHM_OBJ) $(PROTO_OBJ)
-FUZZ_SEED_OBJ := $(OBJ)/tests/fuzz/seeds.o $(call objects,tests/lib/picture_maker.c tests/lib/jpeg_maker.c)
+FUZZ_OBJ := $(call objects,$(call room_sources,base item config plan source decode) daemon/pipeline/pipeline_kept.c \
+	daemon/pipeline/pipeline_seen.c daemon/pipeline/pipeline_quarantine.c daemon/pipeline/pipeline_quarantine_pack.c) $(SHM_OBJ) $(PROTO_OBJ)
+FUZZ_SEED_OBJ := $(OBJ)/tests/fuzz/seeds.o $(OBJ)/tests/fuzz/seeds_tar.o $(call objects,tests/lib/picture_maker.c tests/lib/jpeg_maker.c tests/lib/tar_maker.c)
 $(BUILD)/fuzz_seeds: $(FUZZ_SEED_OBJ) $(FUZZ_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS)

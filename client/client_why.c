@@ -81,6 +81,18 @@ static void say_reply(const struct view *view, const Spdl__V1__WhyReply *reply, 
                  found->evidence, found->advice[0] ? "; " : "", found->advice);
 }
 
+/* A stream that is opened again has no number yet: what one waits for that has none. */
+static void say_opening(const Spdl__V1__ToClient *reply, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "the daemon lists the dataset or finds memory for the stream");
+    if (reply->body_case != SPDL__V1__TO_CLIENT__BODY_WHY)
+        return;
+    for (size_t i = 0; i < reply->why->n_streams; i++)
+        if (reply->why->streams[i]->stream == 0)
+            snprintf(text, bytes, "the stream is opened again: %s",
+                     reply->why->streams[i]->waiting_for);
+}
+
 static void say_silence(const struct spdl_client_target *target, const struct view *view, int code,
                         char *text, size_t bytes)
 {
@@ -134,7 +146,7 @@ static void ask(const struct spdl_client_target *target, const struct view *view
     else if (rc < 0)
         snprintf(text, bytes, "the daemon answers: %s", error.text);
     else if (view->state == SPDL_CLIENT_OPENING)
-        snprintf(text, bytes, "the daemon lists the dataset or finds memory for the stream");
+        say_opening(reply, text, bytes);
     else if (reply->body_case == SPDL__V1__TO_CLIENT__BODY_WHY)
         say_reply(view, reply->why, text, bytes);
     else

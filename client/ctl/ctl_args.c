@@ -88,6 +88,8 @@ static const struct args_option args_options[] = {
     {"ranks", "N", "processes that pull, as the ranks of one job (default 1)", AT(ranks), 0,
      CTL_RANKS_MAX, CTL_VERB_BENCH, ARGS_POSITIVE, 0},
     {"output", "FILE", "the PNG file to write", AT(out), 0, 0, CTL_VERB_PREVIEW, ARGS_STRING, 'o'},
+    {"publish", NULL, "write the index beside the data too", AT(publish), 0, 0, CTL_VERB_INDEX,
+     ARGS_FLAG, 0},
     {"diff", NULL, "only what differs from the defaults, and what a reload would change", AT(diff),
      0, 0, CTL_VERB_CONFIG, ARGS_FLAG, 0},
 };

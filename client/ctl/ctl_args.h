@@ -30,6 +30,7 @@ struct ctl_options {
     double seconds;
     uint64_t ranks;
     bool diff;
+    bool publish;
 
     const char *verb; /* NULL: none was given */
     const char *operands[CTL_OPERANDS_MAX];

@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "client/client_query.h"
 #include "client/ctl/ctl_json.h"
+#include "client/ctl/ctl_progress.h"
 #include "client/ctl/ctl_query.h"
 #include "client/ctl/ctl_stream.h"
 #include "client/ctl/ctl_table.h"
@@ -49,6 +51,7 @@ static void index_json(struct ctl_text *text, const Spdl__V1__IndexReply *index)
     }
     ctl_json_close(text, ']');
     json_bytes(text, "file", &index->file);
+    json_bytes(text, "published", &index->published);
     ctl_json_key_unsigned(text, "index_bytes", index->index_bytes);
     ctl_json_key_string(text, "note", index->note);
     ctl_json_key_double(text, "seconds", index->seconds, 3);
@@ -106,6 +109,11 @@ static void index_people(struct ctl_text *text, const Spdl__V1__IndexReply *inde
     } else if (index->index_bytes > 0) {
         ctl_text_str(text, "not kept: the folder of the setting index_dir cannot be written\n");
     }
+    if (index->published.len > 0) {
+        ctl_text_str(text, "published as ");
+        ctl_text_safe(text, index->published.data, index->published.len);
+        ctl_text_str(text, "\n");
+    }
     if (index->ignored > 0)
         ctl_text_printf(text, "ignored, for they are no parts of samples: %" PRIu64 "\n",
                         index->ignored);
@@ -129,12 +137,17 @@ static int index_ask(const struct ctl_options *options, char *yaml, Spdl__V1__To
         memcpy(name, options->operands[0], strlen(options->operands[0]) + 1);
     spdl__v1__index_request__init(&question);
     question.dataset = name;
+    question.publish = options->publish;
     question.dataset_yaml = options->source ? yaml : none;
     request.body_case = SPDL__V1__TO_DAEMON__BODY_INDEX;
     request.index = &question;
     int code = ctl_connect(options, &connection);
-    if (code == 0)
-        code = ctl_query(connection, &request, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
+    if (code == 0) {
+        struct ctl_progress *progress = ctl_progress_begin(options, name);
+        int rc = spdl_client_query(connection, &request, ret_reply);
+        ctl_progress_end(progress); /* before anything else is said */
+        code = ctl_query_end(connection, rc, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
+    }
     spdl_disconnect(connection);
     return code;
 }

@@ -25,20 +25,25 @@ static int query_failed(struct spdl_connection *connection, int rc)
     return ctl_fail(ctl_query_code(rc), "%s", sentence);
 }
 
-int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
-              Spdl__V1__ToClient__BodyCase wanted, Spdl__V1__ToClient **ret_reply)
+int ctl_query_end(struct spdl_connection *connection, int rc, Spdl__V1__ToClient__BodyCase wanted,
+                  Spdl__V1__ToClient **reply)
 {
-    Spdl__V1__ToClient *reply = NULL;
-    int rc = spdl_client_query(connection, request, &reply);
     if (rc < 0)
         return query_failed(connection, rc);
-    if (reply->body_case != wanted) {
-        spdl__v1__to_client__free_unpacked(reply, NULL);
+    if ((*reply)->body_case != wanted) {
+        spdl__v1__to_client__free_unpacked(*reply, NULL);
+        *reply = NULL;
         return ctl_fail(CTL_EXIT_FAILED, "the daemon answered with another message than asked for; "
                                          "it may be of another version");
     }
-    *ret_reply = reply;
     return 0;
+}
+
+int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
+              Spdl__V1__ToClient__BodyCase wanted, Spdl__V1__ToClient **ret_reply)
+{
+    int rc = spdl_client_query(connection, request, ret_reply);
+    return ctl_query_end(connection, rc, wanted, ret_reply);
 }
 
 int ctl_query_status(const struct ctl_options *options, Spdl__V1__ToClient **ret_reply)

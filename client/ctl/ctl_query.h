@@ -10,6 +10,11 @@
 int ctl_query(struct spdl_connection *connection, Spdl__V1__ToDaemon *request,
               Spdl__V1__ToClient__BodyCase wanted, Spdl__V1__ToClient **ret_reply);
 
+/* The second half of it, for one that asked by itself: rc and *reply are those of
+ * spdl_client_query; *reply is NULL after a failure. */
+int ctl_query_end(struct spdl_connection *connection, int rc, Spdl__V1__ToClient__BodyCase wanted,
+                  Spdl__V1__ToClient **reply);
+
 /* Connects and asks for the status. As above. */
 int ctl_query_status(const struct ctl_options *options, Spdl__V1__ToClient **ret_reply);
 

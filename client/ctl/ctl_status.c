@@ -23,6 +23,9 @@ static void status_dataset_json(struct ctl_text *text, const Spdl__V1__DatasetSt
         ctl_json_string(text, dataset->fields[i]);
     ctl_json_close(text, ']');
     ctl_json_key_unsigned(text, "ignored", dataset->ignored);
+    ctl_json_key_unsigned(text, "seen", dataset->seen);
+    ctl_json_key_unsigned(text, "short_rows", dataset->short_rows);
+    ctl_json_key_string(text, "progress", dataset->progress);
     ctl_json_key_unsigned(text, "classes", dataset->classes);
     ctl_json_close(text, '}');
 }
@@ -144,8 +147,9 @@ static void status_fields(struct ctl_text *text, const Spdl__V1__DatasetStatus *
 {
     for (size_t i = 0; i < dataset->n_fields; i++)
         ctl_text_printf(text, "%s%s", i ? "; " : "", dataset->fields[i]);
-    if (*dataset->note)
-        ctl_text_printf(text, "%s%s", dataset->n_fields ? "; " : "", dataset->note);
+    const char *note = *dataset->progress ? dataset->progress : dataset->note;
+    if (*note)
+        ctl_text_printf(text, "%s%s", dataset->n_fields ? "; " : "", note);
     ctl_text_put(text, "", 1);
 }
 

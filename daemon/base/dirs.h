@@ -11,4 +11,12 @@
  * made. */
 void dirs_index(const char *setting, bool is_private, char *ret_dir, size_t room);
 
+/* Makes the folders that are missing of those that `file` lies in (0755). What cannot be made shows
+ * when the file is written. */
+void dirs_make_above(const char *file);
+
+/* Takes away what writers of the file left that were killed: files named like it with a point and
+ * six more letters, an hour old. */
+void dirs_remove_remains(const char *file);
+
 #endif

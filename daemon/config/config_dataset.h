@@ -16,6 +16,8 @@ extern const struct config_on_error config_on_error_default;
 extern const struct config_choice config_dtypes[];
 extern const struct config_choice config_modes[]; /* numbers of channels */
 extern const struct config_choice config_layouts[];
+enum config_missing { CONFIG_MISSING_DROP = 1, CONFIG_MISSING_EMPTY };
+extern const struct config_choice config_missings[];
 extern const struct config_choice config_filters[];
 const char *config_choice_name(const struct config_choice *choices,
                                uint32_t value); /* NULL: none */

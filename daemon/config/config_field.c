@@ -35,6 +35,8 @@ static const struct config_choice decoders[] = {{"image", DECODER_IMAGE},
                                                 {"npz", 0},
                                                 {"tokens", 0},
                                                 {NULL, 0}};
+const struct config_choice config_missings[] = {
+    {"drop", CONFIG_MISSING_DROP}, {"empty", CONFIG_MISSING_EMPTY}, {NULL, 0}};
 static const struct config_choice pads[] = {
     {"true", FIELD_PAD_YES}, {"false", FIELD_PAD_NO}, {NULL, 0}};
 
@@ -51,6 +53,7 @@ enum {
     KEY_PAD,
     KEY_VIEWS,
     KEY_MODE,
+    KEY_MISSING,
     KEY_COUNT
 };
 static const struct config_key field_keys[KEY_COUNT + 1] = {
@@ -66,6 +69,7 @@ static const struct config_key field_keys[KEY_COUNT + 1] = {
     [KEY_PAD] = {"pad", false},
     [KEY_VIEWS] = {"views", false},
     [KEY_MODE] = {"mode", false},
+    [KEY_MISSING] = {"missing", false},
 };
 
 /* What goes with a decoder. */
@@ -78,9 +82,11 @@ static const struct decoder_row {
                            1u << KEY_ORIENTATION | 1u << KEY_VIEWS | 1u << KEY_MODE},
     [DECODER_CLASS] = {FIELD_DTYPE_INT64, 0, 0, 0},
     [DECODER_RAW] = {FIELD_DTYPE_UINT8, 0, 0,
-                     1u << KEY_BYTES | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
-    [DECODER_TEXT] = {FIELD_DTYPE_UINT8, 0, 0, 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
-    [DECODER_JSON] = {FIELD_DTYPE_UINT8, 0, 0, 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+                     1u << KEY_BYTES | 1u << KEY_MISSING | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+    [DECODER_TEXT] = {FIELD_DTYPE_UINT8, 0, 0,
+                      1u << KEY_MISSING | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
+    [DECODER_JSON] = {FIELD_DTYPE_UINT8, 0, 0,
+                      1u << KEY_MISSING | 1u << KEY_MAX_BYTES | 1u << KEY_PAD},
     [DECODER_INT] = {FIELD_DTYPE_INT64, 0, 0, 0},
     [DECODER_FLOAT] = {FIELD_DTYPE_FLOAT32, 0, 0, 0},
 };
@@ -235,7 +241,7 @@ static void values_take(struct config_reader *reader, const struct config_node *
                         struct field_spec *field)
 {
     static const struct config_choice orientations[] = {{"exif", 1}, {"ignore", 2}, {NULL, 0}};
-    uint32_t orientation = 1;
+    uint32_t orientation = 1, missing = CONFIG_MISSING_DROP;
     if (values[KEY_FROM])
         from_take(reader, values[KEY_FROM], field);
     if (values[KEY_OPS])
@@ -263,6 +269,9 @@ static void values_take(struct config_reader *reader, const struct config_node *
     field->views = (uint32_t)views;
     if (values[KEY_PAD])
         config_read_choice(reader, values[KEY_PAD], "pad", pads, &field->pad);
+    if (values[KEY_MISSING])
+        config_read_choice(reader, values[KEY_MISSING], "missing", config_missings, &missing);
+    field->missing_empty = missing == CONFIG_MISSING_EMPTY;
 }
 
 void config_field_take(struct config_reader *reader, const struct config_item *item,

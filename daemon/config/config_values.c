@@ -251,6 +251,12 @@ static void pad_print(FILE *out, const struct field_spec *field)
         fputs(field->pad == FIELD_PAD_YES ? "true" : "false", out);
 }
 
+static void missing_print(FILE *out, const struct field_spec *field)
+{
+    if (field->missing_empty)
+        word_print(out, config_missings, CONFIG_MISSING_EMPTY);
+}
+
 static void orientation_print(FILE *out, const struct field_spec *field)
 {
     if (strcmp(field->decoder, "image") == 0)
@@ -270,6 +276,7 @@ const struct config_field_row config_field_rows[] = {
     {"pad", pad_print},
     {"mode", mode_print},
     {"views", views_print},
+    {"missing", missing_print},
     {NULL, NULL},
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "control/control_state.h"
 
@@ -117,8 +118,9 @@ static Spdl__V1__IndexReply *reply_make(const struct pipeline_index *index)
     reply->read_shards = index->read_shards;
     reply->seconds = index->seconds;
     if (reply->dataset_id && reply->note &&
-        bytes_copy(&reply->file, index->file, strlen(index->file)) && parts_add(reply, index) &&
-        classes_add(reply, index) && faults_add(reply, index))
+        bytes_copy(&reply->file, index->file, strlen(index->file)) &&
+        bytes_copy(&reply->published, index->published, strlen(index->published)) &&
+        parts_add(reply, index) && classes_add(reply, index) && faults_add(reply, index))
         return reply;
     spdl__v1__index_reply__free_unpacked(reply, NULL);
     return NULL;
@@ -158,10 +160,17 @@ int control_index_handle(struct session *session, uint32_t request,
                               "this connection waits for too many indexes");
         return 0;
     }
+    if (asked->publish && !session->control->params.is_private && session->uid != 0 &&
+        session->uid != geteuid()) {
+        control_session_error(session, request, -EACCES, SPDL_CLASS_OK,
+                              "only root may have the node's daemon write beside the data; a "
+                              "private daemon (--private) writes with your own rights");
+        return 0;
+    }
     struct session_look *look = calloc(1, sizeof *look);
-    int rc =
-        look ? pipeline_index(session->control->params.pipeline, &which, on_looked, look, &error)
-             : err_set(&error, -ENOMEM, "no memory for the question");
+    int rc = look ? pipeline_index(session->control->params.pipeline, &which, asked->publish,
+                                   on_looked, look, &error)
+                  : err_set(&error, -ENOMEM, "no memory for the question");
     if (rc < 0) {
         free(look);
         control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);

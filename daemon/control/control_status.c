@@ -98,13 +98,18 @@ static bool add_dataset(struct answer *answer, const struct pipeline_dataset_sta
     to->samples = from->samples;
     to->ignored = from->ignored;
     to->classes = from->classes;
+    to->seen = from->seen;
+    to->short_rows = from->short_rows;
+    to->progress = copy(from->progress);
+    to->read_bytes = from->read_bytes;
+    to->reading_bytes = from->reading_bytes;
     to->fields = calloc(from->field_count + 1, sizeof *to->fields);
     for (uint32_t f = 0; to->fields && f < from->field_count; f++) {
         char text[FIELD_TEXT_BYTES];
         shape_text(&from->fields[f], text);
         to->fields[to->n_fields++] = copy(text);
     }
-    return to->name && to->source && to->state && to->note && to->fields;
+    return to->name && to->source && to->state && to->note && to->progress && to->fields;
 }
 
 static bool add_failures(Spdl__V1__StreamStatus *to, const uint64_t counts[SPDL_CLASS_COUNT])

@@ -433,6 +433,8 @@ int field_canonical(const struct field_spec *field, char *text, size_t capacity)
     field_put(&out, "\n");
     if (field->ragged && field->max_bytes != 0)
         field_put(&out, "max_bytes %" PRIu64 "\n", field->max_bytes);
+    if (field->missing_empty)
+        field_put(&out, "missing empty\n");
     if (strcmp(field->decoder, "image") == 0)
         field_put_image(&out, field);
     field_put(&out, "end\n");

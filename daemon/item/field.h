@@ -76,7 +76,9 @@ struct field_spec {
     uint64_t max_bytes;  /* raw text json: above it class LIMIT; 0: as many as a part can have */
     uint64_t max_pixels; /* image: above it class LIMIT */
     uint32_t op_count;
-    uint32_t pad; /* enum field_pad; field_finish settles it */
+    uint32_t pad;           /* enum field_pad; field_finish settles it */
+    uint32_t missing_empty; /* raw text json; 1: a sample without such a part has a row of no bytes;
+                               0: it is left out */
     struct op_spec ops[FIELD_OPS_MAX];
     /* Ragged rows: bytes of the largest part of the source, once that is known. Makes their room
      * smaller, changes no byte, and is no part of the plan id. */

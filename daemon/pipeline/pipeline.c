@@ -148,6 +148,7 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
         pipeline_destroy(pipeline);
         return rc;
     }
+    pipeline_keep_load_all(pipeline);
     *ret_pipeline = pipeline;
     return 0;
 }
@@ -162,6 +163,8 @@ void pipeline_destroy(struct pipeline *pipeline)
     loop_remove(pipeline->params.loop, pipeline->chores_source);
     fetch_close(pipeline->fetch);
     pipeline->fetch = NULL;
+    if (pipeline->chores)
+        pipeline_keep_finish(pipeline);
     if (!chores_destroy(pipeline->chores))
         return; /* a folder is listed that does not answer: it ends with the process */
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
@@ -387,6 +390,7 @@ int64_t pipeline_step(struct pipeline *pipeline)
         /* Says that we sleep, then looks once more: what was finished between would wake nobody. */
     } while (drain(pipeline, true, now_ns) > 0);
     pipeline_why_count(pipeline, now_ns);
+    pipeline_keep_step(pipeline, now_ns);
     wait_ns = shorter(wait_ns, pipeline_fetch_again(pipeline, now_ns));
     if (pipeline->stream_count > 0)
         wait_ns = shorter(wait_ns, (int64_t)(TICK_MS * NS_PER_MS));
@@ -420,11 +424,29 @@ void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *re
     }
 }
 
+/* One that waits for its dataset's list, from `stream` on, or of `dataset` and those
+ * behind it. */
+static struct pipeline_stream *waiting_next(const struct pipeline_dataset *dataset,
+                                            struct pipeline_stream *stream)
+{
+    for (;;) {
+        for (; stream; stream = stream->next_waiting)
+            if (!stream->closed && !stream->is_plan_only)
+                return stream;
+        if (!dataset)
+            return NULL;
+        stream = dataset->waiting;
+        dataset = dataset->next;
+    }
+}
+
 struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
                                              const struct pipeline_stream *after)
 {
+    if (after && after->phase == STREAM_LISTING)
+        return waiting_next(after->dataset->next, after->next_waiting);
     for (uint32_t i = after ? after->number + 1 : 0; i < PIPELINE_STREAMS_MAX; i++)
         if (pipeline->streams[i] && !pipeline->streams[i]->closed)
             return pipeline->streams[i];
-    return NULL;
+    return waiting_next(pipeline->datasets, NULL);
 }

@@ -145,6 +145,10 @@ struct pipeline_dataset_status {
     const char *name, *state, *note;
     char source[512];
     uint64_t samples, classes, ignored;
+    char progress[96]; /* while shards are read, for a stream or for an index: in words; else "" */
+    uint64_t read_bytes, reading_bytes; /* … and in bytes, of all that is to be read */
+    uint64_t seen;                      /* samples that were decoded whole once */
+    uint64_t short_rows; /* rows decoded only as far as they are needed, which seen ones may be */
     uint32_t field_count;
     const struct field_spec *fields;
 };
@@ -163,7 +167,8 @@ struct pipeline_status {
 };
 
 void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status);
-/* Stream after stream: starts with NULL, ends with NULL. */
+/* Stream after stream, then those that wait for a dataset's list, which have the number 0 in their
+ * status: starts with NULL, ends with NULL. */
 struct pipeline_stream *pipeline_stream_next(const struct pipeline *pipeline,
                                              const struct pipeline_stream *after);
 void pipeline_stream_status(const struct pipeline_stream *stream,
@@ -183,7 +188,8 @@ struct pipeline_index {
     uint64_t id_high, id_low;
     uint64_t samples, shards, ignored, broken, largest_bytes;
     uint64_t index_bytes, read_shards;
-    const char *file; /* "": it is not kept */
+    const char *file;      /* "": it is not kept */
+    const char *published; /* where it was written beside the data; "": that was not asked for */
     const char *note;
     uint32_t name_count;
     const char *names[FIELD_MAX];
@@ -192,10 +198,10 @@ struct pipeline_index {
     struct pipeline_index_fault faults[PIPELINE_INDEX_FAULTS_MAX];
     double seconds;
 };
-/* Lists a dataset anew beside whatever streams have of it, and calls `done` once, later, with the
- * result or with the error (index NULL); never after pipeline_destroy. 0, or a negative errno with
- * a sentence: nothing is called. */
-int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
+/* publish: writes its index beside the data too. Lists a dataset anew beside whatever streams have
+ * of it, and calls `done` once, later, with the result or with the error (index NULL); never after
+ * pipeline_destroy. 0, or a negative errno with a sentence: nothing is called. */
+int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which, bool publish,
                    void (*done)(void *context, const struct pipeline_index *index,
                                 const struct err *error),
                    void *context, struct err *reterr);

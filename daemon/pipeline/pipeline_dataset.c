@@ -10,15 +10,20 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
-                          struct source **ret_source, struct err *reterr)
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
+                          struct source_progress *progress, struct source **ret_source,
+                          struct err *reterr)
 {
+    const struct config_source *source = &config->source;
     struct source_spec *spec = calloc(1, sizeof *spec);
     *ret_source = NULL;
     if (!spec)
         return err_set(reterr, -ENOMEM, "no memory to list the dataset");
     spec->samples = source->samples;
     spec->bytes = source->bytes;
+    spec->fields = config->fields;
+    spec->field_count = config->field_count;
+    spec->progress = progress;
     _Static_assert(sizeof spec->kind == sizeof source->kind, "one size of kinds");
     _Static_assert(sizeof spec->path == sizeof source->path, "one size of paths");
     memcpy(spec->kind, source->kind, sizeof spec->kind);
@@ -41,11 +46,13 @@ static void list_work(struct chore *chore)
         (struct pipeline_dataset *)(void *)((char *)chore -
                                             offsetof(struct pipeline_dataset, chore));
     dataset->list_error = (struct err){0};
-    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config.source, &dataset->listed,
-                                   &dataset->list_error);
+    int rc = pipeline_dataset_list(dataset->pipeline, &dataset->config, &dataset->progress,
+                                   &dataset->listed, &dataset->list_error);
     if (rc < 0) {
         dataset->listed = NULL;
         dataset->list_error.code = rc;
+    } else {
+        pipeline_keep_listed(dataset, dataset->listed);
     }
 }
 
@@ -134,8 +141,8 @@ static void list_done(struct chore *chore)
     if (dataset->source && fields_make(dataset, &dataset->list_error) < 0)
         close_source(dataset);
     dataset->state = dataset->source ? DATASET_LISTED : DATASET_FAILED;
+    pipeline_keep_take(dataset);
     if (dataset->source) {
-        pipeline_seen_begin(dataset);
         const struct source_counts *counts = source_counts(dataset->source);
         pipeline_dataset_left_out(dataset);
         log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
@@ -152,7 +159,9 @@ static void list_done(struct chore *chore)
 
 static void list_start(struct pipeline_dataset *dataset)
 {
+    pipeline_keep_load(dataset); /* of one that a rank brought */
     dataset->state = DATASET_LISTING;
+    dataset->progress = (struct source_progress){0};
     dataset->chore.work = list_work;
     dataset->chore.done = list_done;
     chores_add(dataset->pipeline->chores, &dataset->chore);
@@ -162,7 +171,8 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 {
     bool first = dataset->users++ == 0;
     if (first && (dataset->state == DATASET_LISTED || dataset->state == DATASET_FAILED)) {
-        pipeline_seen_end(dataset);
+        dataset->seen_before = dataset->seen; /* what did not change is still known */
+        dataset->seen = NULL;
         close_source(dataset); /* the files may be others by now */
         dataset->state = DATASET_NOT_LISTED;
     }
@@ -179,7 +189,7 @@ void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_str
 static void dataset_free(struct pipeline_dataset *dataset)
 {
     pipeline_quarantine_destroy(dataset->quarantine);
-    pipeline_seen_end(dataset);
+    pipeline_keep_end(dataset);
     close_source(dataset);
     source_close(dataset->listed);
     free(dataset->yaml);
@@ -188,7 +198,7 @@ static void dataset_free(struct pipeline_dataset *dataset)
 
 static bool is_unused(const struct pipeline_dataset *dataset)
 {
-    return dataset->users == 0 && dataset->state != DATASET_LISTING;
+    return dataset->users == 0 && dataset->state != DATASET_LISTING && dataset->chores == 0;
 }
 
 static void trim_retired(struct pipeline *pipeline)
@@ -227,7 +237,8 @@ void pipeline_dataset_trim(struct pipeline *pipeline)
 
 void pipeline_dataset_leave(struct pipeline_dataset *dataset)
 {
-    dataset->users--;
+    if (--dataset->users == 0)
+        pipeline_keep_write(dataset);
     pipeline_dataset_trim(dataset->pipeline);
 }
 
@@ -260,6 +271,7 @@ static struct pipeline_dataset *add(struct pipeline *pipeline, const struct conf
     dataset->config = *config;
     dataset->next = pipeline->datasets;
     pipeline->datasets = dataset;
+    pipeline_keep_begin(dataset);
     return dataset;
 }
 
@@ -353,6 +365,17 @@ static const char *state_name(enum dataset_state state)
     return names[state];
 }
 
+static void progress_take(const struct pipeline_dataset *dataset,
+                          struct pipeline_dataset_status *status)
+{
+    const struct source_progress *progress =
+        dataset->state == DATASET_LISTING ? &dataset->progress : pipeline_index_progress(dataset);
+    if (!progress || !pipeline_progress_words(progress, status->progress, sizeof status->progress))
+        return;
+    status->read_bytes = atomic_load_explicit(&progress->bytes_done, memory_order_relaxed);
+    status->reading_bytes = atomic_load_explicit(&progress->bytes, memory_order_relaxed);
+}
+
 bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
                              struct pipeline_dataset_status *ret_status)
 {
@@ -374,16 +397,20 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         .name = shown->name,
         .state = state_name(dataset ? dataset->state : DATASET_NOT_LISTED),
         .note = "",
+        .short_rows = dataset ? dataset->short_rows : 0,
         .field_count = dataset && dataset->source ? dataset->field_count : shown->field_count,
         .fields = dataset && dataset->source ? dataset->fields : shown->fields};
     pipeline_dataset_source_text(&shown->source, ret_status->source, sizeof ret_status->source);
     if (dataset && dataset->state == DATASET_FAILED)
         ret_status->note = dataset->list_error.text;
+    if (dataset)
+        progress_take(dataset, ret_status);
     if (dataset && dataset->source) {
         const struct source_counts *counts = source_counts(dataset->source);
         ret_status->samples = counts->samples;
         ret_status->classes = counts->classes;
         ret_status->ignored = counts->ignored;
+        ret_status->seen = dataset->seen ? dataset->seen->seen_count : 0;
         ret_status->note = counts->note;
     }
     if (dataset && dataset->retired)

@@ -25,10 +25,12 @@ void pipeline_dataset_failed(struct pipeline_dataset *dataset, uint64_t id,
             break;
         }
     pipeline_quarantine_note(&dataset->quarantine, &bad, (int64_t)time(NULL));
+    dataset->keep.quarantine_changed = true;
 }
 
 void pipeline_dataset_left_out(struct pipeline_dataset *dataset)
 {
+    uint32_t before = pipeline_quarantine_count(dataset->quarantine);
     uint64_t broken = source_counts(dataset->source)->broken;
     for (uint64_t i = 0; i < broken && i < PIPELINE_QUARANTINE_MAX; i++) {
         struct source_fault fault;
@@ -40,8 +42,10 @@ void pipeline_dataset_left_out(struct pipeline_dataset *dataset)
                                            .fault = UINT64_MAX,
                                            .class_number = (enum spdl_class)fault.class_number,
                                            .message = fault.message};
-        pipeline_quarantine_note(&dataset->quarantine, &bad, (int64_t)time(NULL));
+        pipeline_quarantine_note_once(&dataset->quarantine, &bad, (int64_t)time(NULL));
     }
+    if (pipeline_quarantine_count(dataset->quarantine) != before)
+        dataset->keep.quarantine_changed = true;
 }
 
 uint32_t pipeline_quarantine_list(const struct pipeline *pipeline, const char *dataset,

@@ -15,7 +15,10 @@ struct pipeline_look {
     void (*done)(void *context, const struct pipeline_index *index, const struct err *error);
     void *context;
     uint64_t start_ns;
-    struct config_source from;
+    struct config_dataset from;
+    bool publish;
+    bool is_inline; /* of a rank, not of the configuration */
+    struct source_progress progress;
     struct chore chore; /* writes source, error and index */
     struct source *source;
     struct err error;
@@ -56,10 +59,17 @@ static void look_work(struct chore *chore)
     struct pipeline_look *look = look_of(chore);
     struct pipeline_index *index = &look->index;
     struct source_kept kept = {.file = ""};
-    int rc = pipeline_dataset_list(look->pipeline, &look->from, &look->source, &look->error);
+    int rc = pipeline_dataset_list(look->pipeline, &look->from, &look->progress, &look->source,
+                                   &look->error);
     if (rc < 0) {
         look->source = NULL;
         look->error.code = rc;
+        return;
+    }
+    index->published = "";
+    if (look->publish && source_publish(look->source, &index->published, &look->error) < 0) {
+        source_close(look->source);
+        look->source = NULL;
         return;
     }
     const struct source_counts *counts = source_counts(look->source);
@@ -96,7 +106,7 @@ static void look_done(struct chore *chore)
     look_free(look);
 }
 
-int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
+int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which, bool publish,
                    void (*done)(void *context, const struct pipeline_index *index,
                                 const struct err *error),
                    void *context, struct err *reterr)
@@ -113,7 +123,9 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
     look->done = done;
     look->context = context;
     look->start_ns = loop_now_ns();
-    look->from = dataset->config.source;
+    look->from = dataset->config;
+    look->publish = publish;
+    look->is_inline = dataset->yaml != NULL;
     look->chore.work = look_work;
     look->chore.done = look_done;
     look->next = pipeline->looks;
@@ -125,6 +137,15 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
     pipeline_dataset_trim(pipeline);
     chores_add(pipeline->chores, &look->chore);
     return 0;
+}
+
+const struct source_progress *pipeline_index_progress(const struct pipeline_dataset *dataset)
+{
+    for (const struct pipeline_look *look = dataset->pipeline->looks; look; look = look->next)
+        if (look->is_inline == (dataset->yaml != NULL) &&
+            strcmp(look->from.name, dataset->config.name) == 0)
+            return &look->progress;
+    return NULL;
 }
 
 void pipeline_index_free_all(struct pipeline *pipeline)

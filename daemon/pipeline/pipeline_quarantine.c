@@ -81,31 +81,93 @@ static struct entry *entry_add(struct pipeline_quarantine *list,
     return entry;
 }
 
-void pipeline_quarantine_note(struct pipeline_quarantine **list_at,
-                              const struct pipeline_quarantined *sample, int64_t now_s)
+static struct pipeline_quarantine *list_of(struct pipeline_quarantine **list_at)
 {
     if (!*list_at)
         *list_at = calloc(1, sizeof **list_at);
-    struct pipeline_quarantine *list = *list_at;
-    if (!list)
-        return;
+    return *list_at;
+}
+
+/* Its entry, made where there is none; NULL: there is no room, which is counted. */
+static struct entry *entry_of(struct pipeline_quarantine *list,
+                              const struct pipeline_quarantined *sample)
+{
     uint16_t *place = place_of(list, sample);
     struct entry *entry = *place ? &list->entries[*place - 1] : entry_add(list, sample);
-    if (!entry) {
-        list->left_out++;
-        return;
-    }
-    if (*place == 0) {
+    if (entry && *place == 0)
         *place = (uint16_t)list->count;
-        entry->first_s = now_s;
-    }
-    entry->last_s = now_s;
-    entry->count++;
-    entry->fault = sample->fault;
-    entry->class_number = sample->class_number;
+    if (!entry)
+        list->left_out++;
+    return entry;
+}
+
+/* What it failed with last. */
+static void failure_set(struct entry *entry, const struct pipeline_quarantined *sample)
+{
     size_t bytes = strnlen(sample->message, sizeof entry->message - 1);
     memcpy(entry->message, sample->message, bytes);
     entry->message[bytes] = 0;
+    entry->fault = sample->fault;
+    entry->class_number = sample->class_number;
+}
+
+void pipeline_quarantine_note(struct pipeline_quarantine **list_at,
+                              const struct pipeline_quarantined *sample, int64_t now_s)
+{
+    struct pipeline_quarantine *list = list_of(list_at);
+    struct entry *entry = list ? entry_of(list, sample) : NULL;
+    if (!entry)
+        return;
+    if (entry->count++ == 0)
+        entry->first_s = now_s;
+    entry->last_s = now_s;
+    failure_set(entry, sample);
+}
+
+void pipeline_quarantine_note_once(struct pipeline_quarantine **list_at,
+                                   const struct pipeline_quarantined *sample, int64_t now_s)
+{
+    struct pipeline_quarantine *list = list_of(list_at);
+    struct entry *entry = list ? entry_of(list, sample) : NULL;
+    if (!entry)
+        return;
+    if (entry->count == 0)
+        entry->first_s = now_s;
+    entry->count = entry->count ? entry->count : 1;
+    entry->last_s = now_s;
+    failure_set(entry, sample);
+}
+
+bool pipeline_quarantine_add(struct pipeline_quarantine **list_at,
+                             const struct pipeline_quarantined *sample)
+{
+    struct pipeline_quarantine *list = list_of(list_at);
+    struct entry *entry = list ? entry_of(list, sample) : NULL;
+    if (!entry)
+        return false;
+    bool is_new = entry->count == 0, is_later = is_new || sample->last_s > entry->last_s;
+    bool is_more = sample->count > entry->count;
+    if (is_later) {
+        failure_set(entry, sample);
+        entry->last_s = sample->last_s;
+    }
+    if (is_new || sample->first_s < entry->first_s)
+        entry->first_s = sample->first_s;
+    if (is_more)
+        entry->count = sample->count;
+    return is_later || is_more;
+}
+
+bool pipeline_quarantine_merge(struct pipeline_quarantine **list,
+                               const struct pipeline_quarantine *other)
+{
+    bool news = false;
+    for (uint32_t i = 0; i < pipeline_quarantine_count(other); i++) {
+        struct pipeline_quarantined sample;
+        pipeline_quarantine_at(other, i, &sample);
+        news = pipeline_quarantine_add(list, &sample) || news;
+    }
+    return news;
 }
 
 void pipeline_quarantine_destroy(struct pipeline_quarantine *list)

@@ -4,6 +4,7 @@
 #ifndef SPDLD_PIPELINE_QUARANTINE_H
 #define SPDLD_PIPELINE_QUARANTINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "item/class.h"
@@ -34,7 +35,24 @@ struct pipeline_quarantine;
  * when it is NULL. Without memory it is counted alone, or not at all. */
 void pipeline_quarantine_note(struct pipeline_quarantine **list,
                               const struct pipeline_quarantined *sample, int64_t now_s);
+/* The same for what fails at every look: it counts once. */
+void pipeline_quarantine_note_once(struct pipeline_quarantine **list,
+                                   const struct pipeline_quarantined *sample, int64_t now_s);
+/* Adds a sample as it stands on another list: where it is on this one too, the higher count and the
+ * longer time are right. Returns whether the list has something that it had not. */
+bool pipeline_quarantine_add(struct pipeline_quarantine **list,
+                             const struct pipeline_quarantined *sample);
+/* Adds a list that was kept, or that another daemon has, in the same way. */
+bool pipeline_quarantine_merge(struct pipeline_quarantine **list,
+                               const struct pipeline_quarantine *other);
 void pipeline_quarantine_destroy(struct pipeline_quarantine *list); /* accepts NULL */
+
+/* The list as bytes, and back (pipeline_quarantine_pack.c). pack: returned owned (free); NULL: no
+ * memory. unpack: 0 with the list returned owned, NULL when it is empty; -EBADMSG (the bytes are
+ * hostile); -ENOMEM. */
+void *pipeline_quarantine_pack(const struct pipeline_quarantine *list, uint64_t *ret_bytes);
+int pipeline_quarantine_unpack(const void *bytes, uint64_t count,
+                               struct pipeline_quarantine **ret_list);
 
 /* list may be NULL: it is empty. Samples are numbered in the order in which they came. */
 uint32_t pipeline_quarantine_count(const struct pipeline_quarantine *list);

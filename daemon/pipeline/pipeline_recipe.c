@@ -19,7 +19,7 @@ static uint32_t part_of(const struct field_spec *field, const struct source_samp
     return NO_PART;
 }
 
-_Static_assert((int)SPDL_WORK_PARTS_MAX == (int)SOURCE_PARTS_MAX, "there is room for every part");
+_Static_assert((int)SPDL_WORK_PARTS_MAX >= (int)FIELD_MAX, "there is room for each field's part");
 
 /* Puts the part among those of the recipe, once. */
 static void need(struct pipeline_recipe *recipe, const struct source_part *part,
@@ -105,6 +105,10 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
     ret_recipe->part_count = ret_recipe->span_count = 0;
     for (uint32_t f = 0; f < dataset->field_count; f++) {
         uint32_t part = part_of(&dataset->fields[f], sample);
+        if (part == NO_PART && dataset->fields[f].missing_empty) {
+            ret_recipe->field_part[f] = SPDL_WORK_NO_PART;
+            continue;
+        }
         if (part == NO_PART) {
             ret_recipe->class_number = SPDL_CLASS_INCOMPLETE;
             return;

@@ -79,15 +79,16 @@ void pipeline_row_command(const struct pipeline_stream *stream,
 {
     struct source_sample sample;
     struct pipeline_recipe recipe;
+    bool may_stop = pipeline_seen_is(stream->dataset->seen, command->id);
+    stream->dataset->short_rows += may_stop;
     source_sample(stream->dataset->source, command->id, &sample);
     pipeline_recipe_make(stream, &sample, &recipe);
-    *ret_work = (struct spdl_work_command){
-        .ticket = command->ticket,
-        .position = command->position,
-        .epoch = command->epoch,
-        .flags = pipeline_seen_is(stream->dataset, command->id) ? SPDL_WORK_MAY_STOP_EARLY : 0,
-        .dest_count = 1,
-        .part_count = (uint8_t)recipe.part_count};
+    *ret_work = (struct spdl_work_command){.ticket = command->ticket,
+                                           .position = command->position,
+                                           .epoch = command->epoch,
+                                           .flags = may_stop ? SPDL_WORK_MAY_STOP_EARLY : 0,
+                                           .dest_count = 1,
+                                           .part_count = (uint8_t)recipe.part_count};
     ret_work->dests[0] = (struct spdl_work_dest){
         .stream = stream->number, .slot = command->slot, .row = command->row};
     for (uint32_t p = 0; p < recipe.part_count; p++) {

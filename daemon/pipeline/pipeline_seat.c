@@ -190,7 +190,7 @@ static void on_finished(void *context, uint32_t worker,
                                 completion->message);
         log_fault(stream, &ref, &note);
     } else if (completion->flags & SPDL_WORK_SEEN_WHOLE)
-        pipeline_seen_note(stream->dataset, ref.id);
+        pipeline_seen_note(stream->dataset->seen, ref.id);
 }
 
 /* Of the rows that a dead worker was at: those whose sample it died on once too often. */

@@ -7,6 +7,7 @@
 #include "fetch/fetch.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/pipeline_core.h"
+#include "pipeline/pipeline_keep.h"
 #include "pipeline/pipeline_quarantine.h"
 #include "pipeline/pipeline_recipe.h"
 #include "pipeline/pipeline_worker.h"
@@ -35,14 +36,20 @@ struct pipeline_dataset {
     bool retired;   /* the configuration has another one of its name, or none: the streams that
                        have it go on with it, and it goes with the last of them */
     struct source *source;
-    struct chore chore; /* lists: writes listed and list_error */
+    struct chore chore; /* lists: writes listed and list_error, adds to progress */
+    struct source_progress progress;
     struct source *listed;
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
     bool is_raw;   /* its one field is bytes as they lie in the files, without padding */
-    uint8_t *seen; /* pipeline_seen.c: a bit a sample; owned */
-    uint64_t seen_count;
+    struct pipeline_seen *seen;        /* NULL: no picture, or not listed */
+    struct pipeline_seen *seen_before; /* of the list before this one, for the chore that lists */
+    struct pipeline_seen *seen_listed; /* by that chore, with seen_note */
+    struct err seen_note;
+    struct pipeline_keep keep;
+    uint32_t chores;                        /* of `keep`, at work or waiting */
+    uint64_t short_rows;                    /* that were decoded as far as they are needed */
     struct pipeline_stream *waiting;        /* for the list, linked by next_waiting */
     struct pipeline_quarantine *quarantine; /* NULL: empty */
 };
@@ -160,6 +167,7 @@ struct pipeline {
     struct pipeline_seat seats[PIPELINE_WORKERS_MAX];
     uint64_t worker_restarts;
     uint64_t counted_ns; /* when times were last counted */
+    uint64_t kept_ns;    /* when it was last looked what is to be written */
 };
 
 /* pipeline_dataset.c */
@@ -175,10 +183,16 @@ void pipeline_dataset_trim(struct pipeline *pipeline);
 void pipeline_dataset_review(struct pipeline *pipeline);
 
 /* Lists a dataset as its configuration says. On the chores thread; may block. */
-int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_source *source,
-                          struct source **ret_source, struct err *reterr);
+int pipeline_dataset_list(const struct pipeline *pipeline, const struct config_dataset *config,
+                          struct source_progress *progress, struct source **ret_source,
+                          struct err *reterr);
+
+/* pipeline_progress.c: how far a list is, in words. False: nothing is known to be read for it. */
+bool pipeline_progress_words(const struct source_progress *progress, char *text, size_t bytes);
 
 /* pipeline_index.c */
+/* How far the look at the dataset is that began last; NULL: nobody looks at it. */
+const struct source_progress *pipeline_index_progress(const struct pipeline_dataset *dataset);
 void pipeline_index_free_all(struct pipeline *pipeline);
 
 /* Of a source, as status shows it. */
@@ -198,11 +212,21 @@ void pipeline_stream_free(struct pipeline_stream *stream);
 void pipeline_stream_forget(
     struct pipeline_stream *stream); /* the core forgot it: its memory goes */
 
-/* pipeline_seen.c: begin and end with the dataset's list */
-void pipeline_seen_begin(struct pipeline_dataset *dataset);
-void pipeline_seen_end(struct pipeline_dataset *dataset);
-bool pipeline_seen_is(const struct pipeline_dataset *dataset, uint64_t id);
-void pipeline_seen_note(struct pipeline_dataset *dataset, uint64_t id);
+/* pipeline_keep.c */
+void pipeline_keep_begin(struct pipeline_dataset *dataset); /* with the dataset */
+void pipeline_keep_end(struct pipeline_dataset *dataset);
+/* Asks for the quarantine of former runs, once. */
+void pipeline_keep_load(struct pipeline_dataset *dataset);
+/* … of every dataset of the configuration, and waits for them a short time. */
+void pipeline_keep_load_all(struct pipeline *pipeline);
+/* Makes seen_listed. On the chores thread; blocks. */
+void pipeline_keep_listed(struct pipeline_dataset *dataset, const struct source *source);
+void pipeline_keep_take(struct pipeline_dataset *dataset);  /* … into its place */
+void pipeline_keep_write(struct pipeline_dataset *dataset); /* what has changed, soon */
+void pipeline_keep_step(struct pipeline *pipeline, uint64_t now_ns);
+/* The daemon ends: what has changed is written, which is waited for a short time. Calls no `done`.
+ */
+void pipeline_keep_finish(struct pipeline *pipeline);
 
 /* pipeline_plan.c: what a stream would be, worked out by a chore. */
 int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr);

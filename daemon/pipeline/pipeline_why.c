@@ -133,6 +133,15 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
     }
 }
 
+/* What a stream waits for that is not open yet. */
+static void opening_words(const struct pipeline_stream *stream, char *text, size_t bytes)
+{
+    if (stream->phase != STREAM_LISTING)
+        snprintf(text, bytes, "memory for its ring");
+    else if (!pipeline_progress_words(&stream->dataset->progress, text, bytes))
+        snprintf(text, bytes, "the list of the dataset's samples");
+}
+
 void pipeline_stream_why(const struct pipeline_stream *stream, struct pipeline_why *ret_why)
 {
     *ret_why = (struct pipeline_why){0};
@@ -141,10 +150,12 @@ void pipeline_stream_why(const struct pipeline_stream *stream, struct pipeline_w
     if (stream->times.all_s > 0)
         ret_why->share = stream->times.reason_s[reason] / stream->times.all_s;
     if (stream->phase != STREAM_OPEN) {
+        char words[96];
         snprintf(ret_why->bottleneck, sizeof ret_why->bottleneck, "opening");
-        snprintf(ret_why->evidence, sizeof ret_why->evidence, "%s is being %s",
-                 stream->dataset->config.name,
-                 stream->phase == STREAM_LISTING ? "listed" : "given its memory");
+        opening_words(stream, words, sizeof words);
+        snprintf(ret_why->evidence, sizeof ret_why->evidence, "%s: %s",
+                 stream->dataset->config.name, words);
+        ret_why->share = 1;
         return;
     }
     evidence(stream, reason, ret_why);
@@ -218,8 +229,10 @@ void pipeline_stream_status(const struct pipeline_stream *stream,
                                                   .uid = stream->uid,
                                                   .memory_bytes = stream->memory_bytes};
     memcpy(ret_status->state, stream->last_state, sizeof stream->last_state);
+    if (stream->phase == STREAM_LISTING)
+        ret_status->number = 0;
     if (stream->phase != STREAM_OPEN) {
-        snprintf(ret_status->waiting_for, sizeof ret_status->waiting_for, "memory for its ring");
+        opening_words(stream, ret_status->waiting_for, sizeof ret_status->waiting_for);
         return;
     }
     struct pipeline_stream_view view;

@@ -2,9 +2,12 @@
 #include "source/source.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "source/source_glob.h"
 
 static void kinds_into(char *text, size_t room)
 {
@@ -29,6 +32,15 @@ int source_open(const struct source_spec *spec, struct source **ret_source, stru
     kinds_into(kinds, sizeof kinds);
     return err_set(reterr, -EINVAL, "there is no source of the kind '%.*s'; there are: %s",
                    (int)sizeof spec->kind, spec->kind, kinds);
+}
+
+char *source_place(const struct source_spec *spec)
+{
+    char *path = source_glob_absolute(spec->path), *text = NULL;
+    if (path && asprintf(&text, "%.*s\n%s\n", (int)sizeof spec->kind, spec->kind, path) < 0)
+        text = NULL;
+    free(path);
+    return text;
 }
 
 void source_close(struct source *source)
@@ -71,6 +83,14 @@ bool source_kept(const struct source *source, struct source_kept *ret_kept)
         return false;
     source->ops->kept(source, ret_kept);
     return true;
+}
+
+int source_publish(const struct source *source, const char **ret_file, struct err *reterr)
+{
+    if (!source->ops->publish)
+        return err_set(reterr, -ENOTSUP, "a source of the kind '%s' has no index to publish",
+                       source->ops->kind);
+    return source->ops->publish(source, ret_file, reterr);
 }
 
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)

@@ -20,6 +20,12 @@ enum {
     SOURCE_COLUMN_BYTES = 32
 };
 
+/* How far an opening is, for whoever asks meanwhile. Files are shards that have to be read. */
+struct source_progress {
+    _Atomic uint64_t files, files_done;
+    _Atomic uint64_t bytes, bytes_done;
+};
+
 /* What the configuration says. */
 struct source_spec {
     char kind[SOURCE_KIND_BYTES]; /* folder tar list synthetic */
@@ -32,6 +38,11 @@ struct source_spec {
     char root[SOURCE_INDEX_DIR_BYTES]; /* list: what its paths are under; "": its own folder */
     char path_column[SOURCE_COLUMN_BYTES],
         label_column[SOURCE_COLUMN_BYTES]; /* list; "": as ever */
+    /* What rows are made from: a sample without a part for each of them is left out (INCOMPLETE).
+     * Borrowed during source_open; none: every sample is taken. */
+    const struct field_spec *fields;
+    uint32_t field_count;
+    struct source_progress *progress; /* is added to; borrowed during source_open; or NULL */
 };
 
 enum source_part_kind {
@@ -75,11 +86,14 @@ struct source_counts {
     uint64_t empty_classes;
     uint64_t largest_bytes; /* of a single part */
     uint32_t longest_key_bytes;
-    uint64_t
-        broken; /* samples left out because the file that holds them is damaged: source_fault */
+    uint64_t broken; /* samples left out, and files that are damaged: source_fault */
     uint32_t shards; /* files that hold samples; 1 where there is no such thing */
-    char note[256];  /* first thing worth a warning, with its path; "" when there is none */
+    char note[512];  /* first thing worth a warning, with its path; "" when there is none */
 };
+
+/* Kind and absolute paths as one text: what tells one place of samples from another. Returned owned
+ * (free); NULL: no memory, or no working directory. */
+char *source_place(const struct source_spec *spec);
 
 /* Lists the source. Returned owned: source_close. Errors: -ENOENT, -EACCES, -ENOTDIR, -ENODATA (no
  * sample at all), -ENOMEM, -EINVAL, with a sentence that names the path. Blocks. */
@@ -108,11 +122,12 @@ const uint64_t *source_shards(const struct source *source);
 
 /* One of the samples that were left out, number `index` < source_counts()->broken. */
 struct source_fault {
-    const char *path; /* of the shard; borrowed */
-    uint64_t offset;  /* in it */
-    uint32_t
-        class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY */
-    const char *key;  /* borrowed; "" where not known */
+    const char *path;      /* of the shard; borrowed */
+    uint64_t offset;       /* in it */
+    uint32_t class_number; /* enum spdl_class: DUPLICATE TRUNCATED CORRUPT UNSUPPORTED LIMIT EMPTY
+                            * INCOMPLETE
+                            */
+    const char *key;       /* borrowed; "" where not known */
     uint32_t key_bytes;
     const char *message; /* borrowed */
 };
@@ -125,6 +140,11 @@ struct source_kept {
     uint32_t read_shards; /* shards that were read for this opening; the others were in the file */
     int is_kept;          /* 1: what is in use is what is in the file */
 };
+/* Writes what is known of the list beside the data, so that others who have the data need not read
+ * it. ret_file: borrowed from the source. -ENOTSUP (a source of this kind has no index) or another
+ * negative errno with a sentence. Blocks. */
+int source_publish(const struct source *source, const char **ret_file, struct err *reterr);
+
 /* False: a source of this kind keeps nothing. */
 bool source_kept(const struct source *source, struct source_kept *ret_kept);
 
@@ -145,6 +165,8 @@ struct source_ops {
     void (*kept)(const struct source *source, struct source_kept *ret_kept); /* optional */
     void (*warm)(const struct source *source, uint64_t id,
                  enum source_warmth warmth); /* optional */
+    int (*publish)(const struct source *source, const char **ret_file,
+                   struct err *reterr); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

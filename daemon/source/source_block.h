@@ -14,26 +14,40 @@ enum {
     SOURCE_BLOCK_PARTS_MAX = 16 /* of a sample */
 };
 
-/* Sections lie behind the head in the order of their names here; each begins at a multiple of 8. */
+/* Sections lie behind the head in the order of their names here; each begins at a multiple of 8.
+ *
+ * Most samples of a shard have parts of the same names in the same order: that is a shape, which is
+ * kept once. A block with a part of 4 GiB or more, or with too many shapes, is wide: it has no
+ * shapes, and the name stands with each part. */
 struct source_block {
     uint64_t bytes;                   /* of the whole block, a multiple of 8 */
     uint64_t digest_high, digest_low; /* of its samples (docs/order.md) */
     uint64_t ignored, largest_bytes;
-    uint64_t samples_at, parts_at, names_at, faults_at, text_at;
-    uint32_t sample_count, part_count, name_count, fault_count;
+    uint64_t samples_at, parts_at, shapes_at, shape_names_at, names_at, faults_at, text_at;
+    uint32_t sample_count, part_count, shape_count, shape_name_count, name_count, fault_count;
     uint32_t text_bytes; /* its last byte is 0 */
     uint32_t longest_key_bytes;
+    uint32_t is_wide; /* 0 or 1 */
+    uint32_t reserved;
 };
 
 struct source_block_sample {
     uint32_t key_at; /* in the text */
     uint32_t first_part;
     uint16_t key_bytes;
-    uint16_t part_count;
+    uint16_t shape; /* its number; wide: how many parts it has */
+};
+struct source_block_shape {
+    uint32_t first_name, part_count; /* in shape_names, which has numbers of names */
+    uint32_t sample_count;
 };
 struct source_block_part {
-    uint64_t bytes;
     uint32_t unit; /* offset in the shard / SOURCE_BLOCK_UNIT */
+    uint32_t bytes;
+};
+struct source_block_wide_part {
+    uint64_t bytes;
+    uint32_t unit;
     uint32_t name; /* number of its name */
 };
 struct source_block_fault {
@@ -42,6 +56,7 @@ struct source_block_fault {
     uint32_t key_at, key_bytes;
     uint32_t message_at; /* ends with 0 */
 };
+enum { SOURCE_BLOCK_SHAPES_MAX = 65535 };
 
 /* Are the sections inside the block, which is `bytes` long? What stands in them is checked when it
  * is looked up. */
@@ -56,6 +71,13 @@ void source_block_warm(const struct source_block *block, uint32_t number, bool n
 void source_block_fault(const struct source_block *block, uint32_t number,
                         struct source_fault *ret_fault); /* all but the path */
 const char *source_block_name(const struct source_block *block, uint32_t number);
+
+/* Samples that lack a part: a field is made from the first of its names that a sample has. Bit f of
+ * has[n]: name n of the block is one of field f's. Returns how many samples do not have the bits
+ * `all`; their numbers, ascending, are *ret_numbers, returned owned (free); UINT32_MAX: no memory.
+ */
+uint32_t source_block_lacking(const struct source_block *block, const uint32_t *has, uint32_t all,
+                              uint32_t **ret_numbers);
 
 /* Makes a block from members in the order in which they are found. */
 struct source_builder;

@@ -9,7 +9,8 @@
  * some they are left out, counted and noted. Hidden files and folders, other extensions, pipes,
  * sockets and devices are counted as ignored. A link to a file or folder inside is taken as what it
  * leads to (a loop is not followed); one that leads out, or that is written as an absolute path, is
- * refused and is no class. Files without rights and links that lead nowhere are samples, which fail
+ * refused and is no class. Pictures of a kind that a field is not made from are left out
+ * (INCOMPLETE). Files without rights and links that lead nowhere are samples, which fail
  * when they are read.
  *
  * The id is the hash of "spdl-folder 1\n", then of every sample's key, a zero byte, its size in
@@ -24,7 +25,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "item/class.h"
 #include "source/source.h"
+#include "source/source_need.h"
 #include "source/source_walk.h"
 
 extern const struct source_ops source_folder_ops;
@@ -32,7 +35,8 @@ extern const struct source_ops source_folder_ops;
 struct source_folder {
     struct source source;
     int root_fd;
-    struct source_list list;
+    struct source_list list; /* behind its entry_count samples stand those that lack something */
+    struct source_need need;
     uint32_t extension_seen; /* bit n: extension n */
 };
 
@@ -40,6 +44,7 @@ static void folder_close(struct source *source)
 {
     struct source_folder *folder = (struct source_folder *)source;
     source_list_fini(&folder->list);
+    source_need_fini(&folder->need);
     if (folder->root_fd >= 0)
         close(folder->root_fd);
     free(folder);
@@ -106,6 +111,47 @@ static void settle_classes(struct source_folder *folder, const char *path)
     }
 }
 
+static uint32_t has_of(const struct source_folder *folder, const struct source_entry *entry)
+{
+    return source_need_bits(&folder->need, "cls") |
+           source_need_bits(&folder->need, source_extension_name(entry->extension));
+}
+
+/* Pictures of a kind that a field is not made from go behind the others, in their order. */
+static int leave_out(struct source_folder *folder, const char *path)
+{
+    struct source_list *list = &folder->list;
+    struct source_counts *counts = &folder->source.counts;
+    struct source_entry *lacking = NULL;
+    uint32_t has[32] = {0};
+    size_t kept = 0, count = 0;
+    for (unsigned e = 0; source_extension_name(e) && e < 32; e++)
+        has[e] = has_of(folder, &(struct source_entry){.extension = (uint8_t)e});
+    for (size_t i = 0; i < list->entry_count; i++)
+        count += (has[list->entries[i].extension] & folder->need.all) != folder->need.all;
+    if (count == 0)
+        return 0;
+    lacking = calloc(count, sizeof *lacking);
+    if (!lacking)
+        return -ENOMEM;
+    count = 0;
+    for (size_t i = 0; i < list->entry_count; i++) {
+        const struct source_entry *entry = &list->entries[i];
+        if ((has[entry->extension] & folder->need.all) == folder->need.all)
+            list->entries[kept++] = *entry;
+        else
+            lacking[count++] = *entry;
+    }
+    memcpy(&list->entries[kept], lacking, count * sizeof *lacking);
+    free(lacking);
+    list->entry_count = kept;
+    counts->broken = count;
+    source_note(counts, "%zu pictures in %s are left out; the first, %s, has %s", count, path,
+                list->text + list->entries[kept].path_offset,
+                source_need_message(&folder->need, has[list->entries[kept].extension]));
+    return 0;
+}
+
 static int no_samples(const struct source_counts *counts, const char *path, struct err *reterr)
 {
     char known[160] = "";
@@ -161,12 +207,12 @@ static int take_measure(struct source_folder *folder)
 }
 
 /* Gives back what the lists grew too large by. */
-static void trim(struct source_list *list)
+static void trim(struct source_list *list, size_t lacking)
 {
-    void *entries = reallocarray(list->entries, list->entry_count, sizeof *list->entries);
+    void *entries = reallocarray(list->entries, list->entry_count + lacking, sizeof *list->entries);
     if (entries) {
         list->entries = entries;
-        list->entry_room = list->entry_count;
+        list->entry_room = list->entry_count + lacking;
     }
     char *text = realloc(list->text, list->text_bytes);
     if (text) {
@@ -195,11 +241,23 @@ static int folder_open(const struct source_spec *spec, struct source **ret_sourc
     if (rc < 0)
         goto fail;
     settle_classes(folder, spec->path);
+    rc = source_need_init(spec, &folder->need);
+    if (rc == 0)
+        rc = leave_out(folder, spec->path);
+    if (rc < 0) {
+        err_set(reterr, rc, "folder %s: no memory for its list", spec->path);
+        goto fail;
+    }
+    if (folder->list.entry_count == 0 && folder->source.counts.broken > 0) {
+        rc = err_set(reterr, -ENODATA, "folder %s: no sample is left: %s", spec->path,
+                     folder->source.counts.note);
+        goto fail;
+    }
     if (folder->list.entry_count == 0) {
         rc = no_samples(&folder->source.counts, spec->path, reterr);
         goto fail;
     }
-    trim(&folder->list);
+    trim(&folder->list, folder->source.counts.broken);
     rc = take_measure(folder);
     if (rc < 0) {
         err_set(reterr, rc, "folder %s: no memory to hash its list", spec->path);
@@ -233,6 +291,20 @@ static void folder_sample(const struct source *source, uint64_t id,
         .kind = SOURCE_PART_INTEGER, .name = "cls", .value = entry->class_number, .root_fd = -1};
 }
 
+static void folder_fault(const struct source *source, uint64_t index,
+                         struct source_fault *ret_fault)
+{
+    const struct source_folder *folder = (const struct source_folder *)source;
+    const struct source_entry *entry = &folder->list.entries[folder->list.entry_count + index];
+    const char *path = folder->list.text + entry->path_offset;
+    *ret_fault =
+        (struct source_fault){.path = path,
+                              .class_number = SPDL_CLASS_INCOMPLETE,
+                              .key = path,
+                              .key_bytes = entry->path_bytes,
+                              .message = source_need_message(&folder->need, has_of(folder, entry))};
+}
+
 static void folder_warm(const struct source *source, uint64_t id, enum source_warmth warmth)
 {
     const struct source_folder *folder = (const struct source_folder *)source;
@@ -258,4 +330,5 @@ const struct source_ops source_folder_ops = {.kind = "folder",
                                              .close = folder_close,
                                              .sample = folder_sample,
                                              .part_names = folder_part_names,
+                                             .fault = folder_fault,
                                              .warm = folder_warm};

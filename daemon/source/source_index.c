@@ -10,18 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/dirs.h"
 #include "source/source_glob.h"
 #include "source/source_index_file.h"
 
-enum { BUILDERS_MAX = 4, STALE_SECONDS = 3600 };
+enum { BUILDERS_MAX = 4, CONTENT_PLACES = 32 };
 
 struct source_index_own {
     struct source_files files; /* the paths */
-    struct source_index_map map;
+    struct source_index_map map, published;
+    size_t folder_bytes; /* of the folder that the shards have in common, with its last slash */
     struct source_block **made; /* by shard; NULL: its block is in the map */
 };
 
@@ -70,6 +71,7 @@ void source_index_close(struct source_index *index)
             free(own->made[i]);
     }
     source_index_map_close(&own->map);
+    source_index_map_close(&own->published);
     source_files_fini(&own->files);
     free(own->made);
     free(own);
@@ -77,9 +79,9 @@ void source_index_close(struct source_index *index)
     free(index);
 }
 
-static int64_t mtime_of(const struct stat *st)
+static int64_t ns_of(const struct timespec *time)
 {
-    return (int64_t)((uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec);
+    return (int64_t)((uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec);
 }
 
 /* Where each shard is, its size and its time. */
@@ -101,40 +103,46 @@ static int shards_look(struct source_index *index, const char *kind, struct err 
         if (!shard->real)
             return err_set(reterr, -ENOMEM, "%s: no memory for its index", kind);
         shard->bytes = (uint64_t)st.st_size;
-        shard->mtime_ns = mtime_of(&st);
+        shard->mtime_ns = ns_of(&st.st_mtim);
+        shard->ctime_ns = ns_of(&st.st_ctim);
     }
     return 0;
 }
 
 /* --- the file --- */
 
-/* Makes the folder and those above it that are missing. */
-static void folders_make(const char *dir)
-{
-    char path[SOURCE_INDEX_DIR_BYTES];
-    size_t bytes = strnlen(dir, sizeof path - 1);
-    memcpy(path, dir, bytes);
-    path[bytes] = 0;
-    for (char *at = path + 1; *at; at++) {
-        if (*at != '/')
-            continue;
-        *at = 0;
-        mkdir(path, 0755);
-        *at = '/';
-    }
-    mkdir(path, 0755); /* what cannot be made shows when the file is written */
-}
-
-/* Its name is the hash of kind and absolute patterns. */
-static void file_name(struct source_index *index, const struct source_index_params *params)
+/* Its name is the hash of the absolute patterns; that of a published one the hash of the paths in
+ * the folder that the shards have in common. */
+static void files_name(struct source_index *index, const struct source_index_params *params)
 {
     char *patterns = params->dir[0] ? source_glob_absolute(params->patterns) : NULL;
-    if (!patterns)
-        return;
-    XXH128_hash_t hash = XXH3_128bits(patterns, strlen(patterns));
-    snprintf(index->file, sizeof index->file, "%.4096s/%016" PRIx64 "%016" PRIx64 ".%s.index",
-             params->dir, hash.high64, hash.low64, params->kind);
+    struct source_index_own *own = index->own;
+    XXH3_state_t *state = XXH3_createState();
+    XXH128_hash_t hash;
+    const char *first = index->shards[0].path;
+    if (patterns) {
+        hash = XXH3_128bits(patterns, strlen(patterns));
+        snprintf(index->file, sizeof index->file, "%.4096s/%016" PRIx64 "%016" PRIx64 ".%s.index",
+                 params->dir, hash.high64, hash.low64, params->kind);
+    }
     free(patterns);
+    own->folder_bytes = (size_t)(strrchr(first, '/') - first) + 1;
+    for (uint32_t i = 1; i < index->shard_count; i++)
+        while (strncmp(first, index->shards[i].path, own->folder_bytes) != 0)
+            own->folder_bytes =
+                (size_t)((const char *)memrchr(first, '/', own->folder_bytes - 1) - first) + 1;
+    if (state) {
+        XXH3_128bits_reset(state);
+        for (uint32_t i = 0; i < index->shard_count; i++) {
+            const char *path = index->shards[i].path + own->folder_bytes;
+            XXH3_128bits_update(state, path, strlen(path) + 1);
+        }
+        hash = XXH3_128bits_digest(state);
+        snprintf(index->published, sizeof index->published,
+                 "%.*s.spdl-%016" PRIx64 "%016" PRIx64 ".%s.index", (int)own->folder_bytes, first,
+                 hash.high64, hash.low64, params->kind);
+    }
+    XXH3_freeState(state);
 }
 
 static int path_compare(const char *path, uint64_t bytes, const char *other)
@@ -144,46 +152,38 @@ static int path_compare(const char *path, uint64_t bytes, const char *other)
     return order ? order : bytes < other_bytes ? -1 : bytes > other_bytes;
 }
 
-/* Takes the blocks of shards that are as they were. Both lists are in the order of their paths.
- * Returns whether the file is just what is wanted. */
+/* The entry of the shard in a file whose paths are without their first bytes. Both lists are in the
+ * order of their paths; *at is where to go on. */
+static const struct source_index_entry *entry_of(const struct source_index_map *map,
+                                                 const char *shard_path, uint64_t *at)
+{
+    for (uint64_t count = source_index_map_count(map); *at < count; (*at)++) {
+        const char *path;
+        const struct source_index_entry *entry = source_index_map_entry(map, *at, &path);
+        int order = path_compare(path, entry->path_bytes, shard_path);
+        if (order >= 0)
+            return order == 0 ? entry : NULL;
+    }
+    return NULL;
+}
+
+/* Takes the blocks of shards that are as they were. Returns whether the file is just what is
+ * wanted. */
 static bool blocks_take(struct source_index *index)
 {
     const struct source_index_map *map = &index->own->map;
-    uint64_t count = source_index_map_count(map), at = 0;
+    uint64_t at = 0;
     uint32_t taken = 0;
     for (uint32_t i = 0; i < index->shard_count; i++) {
         struct source_index_shard *shard = &index->shards[i];
-        const char *path;
-        const struct source_index_entry *entry = NULL;
-        int order = -1;
-        for (; at < count; at++) {
-            entry = source_index_map_entry(map, at, &path);
-            order = path_compare(path, entry->path_bytes, shard->path);
-            if (order >= 0)
-                break;
-        }
-        if (at == count || order != 0 || entry->bytes != shard->bytes ||
-            entry->mtime_ns != shard->mtime_ns)
+        const struct source_index_entry *entry = entry_of(map, shard->path, &at);
+        if (!entry || entry->bytes != shard->bytes || entry->mtime_ns != shard->mtime_ns ||
+            entry->ctime_ns != shard->ctime_ns)
             continue;
         shard->block = source_index_map_block(map, entry);
         taken++;
     }
-    return taken == index->shard_count && count == index->shard_count;
-}
-
-/* Takes away what builders left that were killed. */
-static void stale_remove(const struct source_index *index)
-{
-    char pattern[sizeof index->file + 16];
-    struct source_files files;
-    struct stat st;
-    snprintf(pattern, sizeof pattern, "%s.??????", index->file);
-    if (source_glob("index", pattern, &files, NULL) < 0)
-        return;
-    for (uint32_t i = 0; i < files.count; i++)
-        if (stat(files.paths[i], &st) == 0 && st.st_mtim.tv_sec < time(NULL) - STALE_SECONDS)
-            unlink(files.paths[i]);
-    source_files_fini(&files);
+    return taken == index->shard_count && source_index_map_count(map) == index->shard_count;
 }
 
 /* Puts a new file in its place and goes on with it. It stays in memory where that fails. */
@@ -192,14 +192,13 @@ static void keep(struct source_index *index, const char *kind)
     struct source_index_own *own = index->own;
     struct source_index_map map;
     const char *path;
-    char dir[sizeof index->file];
     if (!index->file[0])
         return;
-    memcpy(dir, index->file, sizeof dir);
-    *strrchr(dir, '/') = 0;
-    folders_make(dir);
-    stale_remove(index);
-    if (source_index_file_write(index->file, kind, index->shards, index->shard_count, &map) < 0)
+    dirs_make_above(index->file);
+    dirs_remove_remains(index->file);
+    const struct source_index_written written = {
+        .kind = kind, .shards = index->shards, .count = index->shard_count};
+    if (source_index_file_write(index->file, &written, &map) < 0)
         return;
     for (uint32_t i = 0; i < index->shard_count; i++) {
         index->shards[i].block =
@@ -214,28 +213,37 @@ static void keep(struct source_index *index, const char *kind)
 
 /* --- reading shards --- */
 
+/* A descriptor or a negative errno. */
+static int shard_open(const struct source_index_shard *shard)
+{
+    int root = open("/", O_PATH | O_CLOEXEC);
+    int fd = root < 0 ? -1 : openat(root, shard->real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int rc = fd < 0 ? -errno : fd;
+    if (root >= 0)
+        close(root);
+    return rc;
+}
+
 static int shard_read(struct build_run *run, uint32_t number, struct err *reterr)
 {
     struct source_index_shard *shard = &run->index->shards[number];
-    char root_path[2] = "/";
-    int root = open(root_path, O_PATH | O_CLOEXEC);
-    int fd = root < 0 ? -1 : openat(root, shard->real, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int rc = fd < 0 ? -errno : 0;
-    if (root >= 0)
-        close(root);
+    int fd = shard_open(shard), rc = fd;
     if (rc < 0)
         return err_set(reterr, rc, "%s %s: %s", run->params->kind, shard->path, strerror(-rc));
     struct err error = {0};
-    rc = run->params->build(fd, shard->bytes, &run->index->own->made[number], &error);
+    rc = run->params->build(fd, shard->bytes, run->params->progress, &run->index->own->made[number],
+                            &error);
     struct stat st;
     if (rc == 0 && (fstat(fd, &st) < 0 || (uint64_t)st.st_size != shard->bytes ||
-                    mtime_of(&st) != shard->mtime_ns))
+                    ns_of(&st.st_mtim) != shard->mtime_ns))
         rc = err_set(&error, -ESTALE, "it changed while it was read; try again");
     close(fd);
     if (rc < 0)
         return err_set(reterr, rc, "%s %s: %s", run->params->kind, shard->path,
                        error.text[0] ? error.text : strerror(-rc));
     shard->block = run->index->own->made[number];
+    if (run->params->progress)
+        atomic_fetch_add_explicit(&run->params->progress->files_done, 1, memory_order_relaxed);
     return 0;
 }
 
@@ -273,8 +281,15 @@ static int build(struct source_index *index, const struct source_index_params *p
     uint32_t missing = 0, started = 0;
     if (!run)
         return err_set(reterr, -ENOMEM, "%s: no memory for its index", params->kind);
-    for (uint32_t i = 0; i < index->shard_count; i++)
+    uint64_t missing_bytes = 0;
+    for (uint32_t i = 0; i < index->shard_count; i++) {
         missing += !index->shards[i].block;
+        missing_bytes += index->shards[i].block ? 0 : index->shards[i].bytes;
+    }
+    if (params->progress) { /* looked at by others, at any time */
+        atomic_fetch_add_explicit(&params->progress->bytes, missing_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&params->progress->files, missing, memory_order_relaxed);
+    }
     run->params = params;
     run->index = index;
     atomic_init(&run->next, 0);
@@ -296,6 +311,84 @@ static int build(struct source_index *index, const struct source_index_params *p
     return rc;
 }
 
+/* --- beside the shards --- */
+
+/* A hash of a shard's bytes at some places: its begin, its end, and what stands before parts that
+ * lie evenly in it, which in a tar is their headers. 0: it cannot be read. */
+static uint64_t content_of(const struct source_index_shard *shard, const struct source_block *block)
+{
+    char bytes[SOURCE_BLOCK_UNIT];
+    uint64_t places[CONTENT_PLACES + 2] = {
+        0, shard->bytes > sizeof bytes ? shard->bytes - sizeof bytes : 0};
+    uint32_t count = 2;
+    int fd = shard_open(shard);
+    XXH3_state_t *state = XXH3_createState();
+    bool is_read = fd >= 0 && state;
+    for (uint32_t i = 0; i < CONTENT_PLACES && block->sample_count > 0; i++) {
+        struct source_sample sample;
+        uint64_t number = (uint64_t)i * (block->sample_count - 1) / (CONTENT_PLACES - 1);
+        source_block_sample(block, (uint32_t)number, &sample);
+        if (sample.part_count > 0 && sample.parts[0].offset >= sizeof bytes)
+            places[count++] = sample.parts[0].offset - sizeof bytes;
+    }
+    if (state)
+        XXH3_64bits_reset(state);
+    for (uint32_t i = 0; i < count && is_read; i++) {
+        ssize_t got = pread(fd, bytes, sizeof bytes, (off_t)places[i]);
+        is_read = got >= 0;
+        if (got > 0)
+            XXH3_64bits_update(state, bytes, (size_t)got);
+    }
+    uint64_t hash = is_read ? XXH3_64bits_digest(state) | 1 : 0;
+    XXH3_freeState(state);
+    if (fd >= 0)
+        close(fd);
+    return hash;
+}
+
+/* Takes from the published index the blocks of shards that are still missing and have its size and
+ * content. Returns whether every shard has a block. */
+static bool published_take(struct source_index *index, const char *kind)
+{
+    struct source_index_map *map = &index->own->published;
+    uint64_t at = 0;
+    bool all = true;
+    source_index_map_open(index->published, kind, map);
+    for (uint32_t i = 0; i < index->shard_count; i++) {
+        struct source_index_shard *shard = &index->shards[i];
+        const struct source_index_entry *entry =
+            map->base ? entry_of(map, shard->path + index->own->folder_bytes, &at) : NULL;
+        if (!shard->block && entry && entry->bytes == shard->bytes && entry->content != 0 &&
+            entry->content == content_of(shard, source_index_map_block(map, entry)))
+            shard->block = source_index_map_block(map, entry);
+        all = all && shard->block;
+    }
+    return all;
+}
+
+int source_index_publish(const struct source_index *index, const char *kind, struct err *reterr)
+{
+    uint64_t *contents = calloc(index->shard_count, sizeof *contents);
+    struct source_index_map map;
+    if (!contents)
+        return err_set(reterr, -ENOMEM, "%s: no memory for its index", kind);
+    for (uint32_t i = 0; i < index->shard_count; i++)
+        contents[i] = content_of(&index->shards[i], index->shards[i].block);
+    const struct source_index_written written = {.kind = kind,
+                                                 .shards = index->shards,
+                                                 .count = index->shard_count,
+                                                 .path_at = index->own->folder_bytes,
+                                                 .contents = contents};
+    dirs_remove_remains(index->published);
+    int rc = source_index_file_write(index->published, &written, &map);
+    free(contents);
+    if (rc < 0)
+        return err_set(reterr, rc, "the index cannot be published as %s: %s", index->published,
+                       strerror(-rc));
+    source_index_map_close(&map);
+    return 0;
+}
+
 int source_index_open(const struct source_index_params *params, struct source_index **ret_index,
                       struct err *reterr)
 {
@@ -307,15 +400,20 @@ int source_index_open(const struct source_index_params *params, struct source_in
         source_index_close(index);
         return rc;
     }
-    file_name(index, params);
+    files_name(index, params);
     if (index->file[0])
         source_index_map_open(index->file, params->kind, &index->own->map);
     if (blocks_take(index)) {
         index->kept = 1;
     } else {
-        rc = build(index, params, reterr);
+        bool is_there = published_take(index, params->kind);
+        rc = is_there ? 0 : build(index, params, reterr);
         if (rc == 0)
             keep(index, params->kind);
+        if (rc == 0 && is_there && !index->kept) {
+            index->kept = 1; /* in the published file */
+            memcpy(index->file, index->published, sizeof index->file);
+        }
     }
     if (rc < 0) {
         source_index_close(index);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { INDEX_VERSION = 1, BUFFER_BYTES = 256 << 10 };
+enum { INDEX_VERSION = 2, BUFFER_BYTES = 256 << 10 };
 static const char index_magic[8] = "SPDLIDX";
 
 struct index_head {
@@ -79,14 +79,14 @@ const struct source_block *source_index_map_block(const struct source_index_map 
 static bool map_is_right(const struct source_index_map *map, const char *kind)
 {
     const struct index_head *head = (const void *)map->base;
-    const char *path;
+    const struct source_index_entry *entries = (const void *)(map->base + sizeof *head);
     if (!head_is_right(head, kind, map->bytes))
         return false;
     XXH128_hash_t sum = XXH3_128bits(map->base + sizeof *head, map->bytes - sizeof *head);
     if (sum.high64 != head->sum_high || sum.low64 != head->sum_low)
         return false;
     for (uint64_t i = 0; i < head->shard_count; i++)
-        if (!entry_is_right(map, source_index_map_entry(map, i, &path)))
+        if (!entry_is_right(map, &entries[i]))
             return false;
     return true;
 }
@@ -105,14 +105,24 @@ static int map_fd(int fd, struct source_index_map *ret_map)
     return 0;
 }
 
+int source_index_map_fd(int fd, const char *kind, struct source_index_map *ret_map)
+{
+    *ret_map = (struct source_index_map){0};
+    int rc = map_fd(fd, ret_map);
+    if (rc == 0 && !map_is_right(ret_map, kind)) {
+        source_index_map_close(ret_map);
+        rc = -EBADMSG;
+    }
+    return rc;
+}
+
 void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map)
 {
     *ret_map = (struct source_index_map){0};
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (map_fd(fd, ret_map) == 0 && !map_is_right(ret_map, kind))
-        source_index_map_close(ret_map);
+    (void)source_index_map_fd(fd, kind, ret_map);
     close(fd);
 }
 
@@ -169,42 +179,45 @@ static void pad(struct output *output)
     put(output, zeros, (8 - output->at % 8) % 8);
 }
 
-static void body_write(struct output *output, const struct source_index_shard *shards,
-                       uint32_t count)
+static void body_write(struct output *output, const struct source_index_written *written)
 {
+    const struct source_index_shard *shards = written->shards;
+    const uint32_t count = written->count;
     uint64_t path_at = sizeof(struct index_head) + count * sizeof(struct source_index_entry);
     uint64_t block_at = path_at;
     for (uint32_t i = 0; i < count; i++)
-        block_at += strlen(shards[i].path);
+        block_at += strlen(shards[i].path + written->path_at);
     block_at = (block_at + 7) & ~UINT64_C(7);
     for (uint32_t i = 0; i < count; i++) {
         struct source_index_entry entry = {.bytes = shards[i].bytes,
                                            .mtime_ns = shards[i].mtime_ns,
+                                           .ctime_ns = shards[i].ctime_ns,
+                                           .content = written->contents ? written->contents[i] : 0,
                                            .block_at = block_at,
                                            .block_bytes = shards[i].block->bytes,
                                            .path_at = path_at,
-                                           .path_bytes = (uint32_t)strlen(shards[i].path)};
+                                           .path_bytes =
+                                               (uint32_t)strlen(shards[i].path + written->path_at)};
         put(output, &entry, sizeof entry);
         path_at += entry.path_bytes;
         block_at += entry.block_bytes;
     }
     for (uint32_t i = 0; i < count; i++)
-        put(output, shards[i].path, strlen(shards[i].path));
+        put(output, shards[i].path + written->path_at, strlen(shards[i].path + written->path_at));
     pad(output);
     for (uint32_t i = 0; i < count; i++)
         put(output, shards[i].block, shards[i].block->bytes);
     flush(output);
 }
 
-static int all_write(int fd, const char *kind, const struct source_index_shard *shards,
-                     uint32_t count)
+static int all_write(int fd, const struct source_index_written *written)
 {
     struct index_head head = {.version = INDEX_VERSION,
                               .byte_order = 0x01020304,
                               .head_bytes = sizeof head,
                               .entry_bytes = sizeof(struct source_index_entry),
                               .block_head_bytes = sizeof(struct source_block),
-                              .shard_count = count};
+                              .shard_count = written->count};
     struct output output = {.fd = fd, .at = sizeof head};
     output.buffer = malloc(BUFFER_BYTES);
     output.sum = XXH3_createState();
@@ -214,10 +227,10 @@ static int all_write(int fd, const char *kind, const struct source_index_shard *
         output.rc = -errno;
     } else {
         XXH3_128bits_reset(output.sum);
-        body_write(&output, shards, count);
+        body_write(&output, written);
         XXH128_hash_t sum = XXH3_128bits_digest(output.sum);
         memcpy(head.magic, index_magic, sizeof head.magic);
-        memcpy(head.kind, kind, strnlen(kind, sizeof head.kind));
+        memcpy(head.kind, written->kind, strnlen(written->kind, sizeof head.kind));
         head.bytes = output.at;
         head.sum_high = sum.high64;
         head.sum_low = sum.low64;
@@ -258,8 +271,7 @@ static int give_name(int fd, char *name)
     return linkat(AT_FDCWD, self, AT_FDCWD, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
-int source_index_file_write(const char *file, const char *kind,
-                            const struct source_index_shard *shards, uint32_t count,
+int source_index_file_write(const char *file, const struct source_index_written *written,
                             struct source_index_map *ret_map)
 {
     char *name = NULL;
@@ -275,9 +287,11 @@ int source_index_file_write(const char *file, const char *kind,
         free(name);
         return rc;
     }
-    int rc = all_write(fd, kind, shards, count);
+    int rc = all_write(fd, written);
     if (rc == 0)
         rc = map_fd(fd, ret_map);
+    if (rc == 0 && written->contents && fchmod(fd, 0644) < 0) /* published: for all to read */
+        rc = -errno;
     if (rc == 0 && !has_name) {
         rc = give_name(fd, name);
         has_name = rc == 0;

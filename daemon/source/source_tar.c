@@ -9,14 +9,15 @@
  *
  * What is broken is left out and listed: a sample that has a part twice (DUPLICATE), one that the
  * end of its shard cuts (TRUNCATED), one with a sparse part (UNSUPPORTED), one beyond a limit
- * (LIMIT); what is behind a damaged header (CORRUPT); a compressed shard (UNSUPPORTED); an empty
- * file (EMPTY).
+ * (LIMIT), one that lacks a part which a field needs (INCOMPLETE); what is behind a damaged header
+ * (CORRUPT); a compressed shard (UNSUPPORTED); an empty file (EMPTY).
  *
  * The id is the hash of "spdl-tar 1\n", then for each shard of its size, its samples and the hash
  * of their keys and parts (docs/order.md). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,8 @@
 #include "item/class.h"
 #include "source/source.h"
 #include "source/source_index.h"
+#include "source/source_need.h"
+#include "source/source_tar.h"
 #include "source/source_tar_parse.h"
 
 extern const struct source_ops source_tar_ops;
@@ -34,10 +37,18 @@ extern const struct source_ops source_tar_ops;
 enum { SHARD_NAMES_MAX = 64 }; /* names of a shard's parts that are looked at for part_names */
 static const uint64_t SHARD_BYTES_MAX = (uint64_t)UINT32_MAX * SOURCE_BLOCK_UNIT;
 
+/* Samples of a shard that lack a part which a field needs: they have no id. */
+struct lacking {
+    uint32_t *numbers; /* in the shard's block, ascending */
+    uint32_t count;
+};
+
 struct source_tar {
     struct source source;
     struct source_index *index;
-    int root_fd;             /* "/" */
+    int root_fd; /* "/" */
+    struct source_need need;
+    struct lacking *lacking; /* of each shard */
     uint64_t *first_samples; /* of each shard, and behind the last */
     uint64_t *first_faults;
     uint32_t name_count;
@@ -46,11 +57,28 @@ struct source_tar {
 
 /* --- one shard --- */
 
+/* A shard that is read, and how far. */
+struct shard_reader {
+    int fd;
+    struct source_progress *progress; /* or NULL */
+    uint64_t position;
+};
+
+static void reader_goes_on(struct shard_reader *reader, uint64_t position)
+{
+    if (!reader->progress || position <= reader->position)
+        return;
+    atomic_fetch_add_explicit(&reader->progress->bytes_done, position - reader->position,
+                              memory_order_relaxed);
+    reader->position = position;
+}
+
 static int shard_bytes_read(void *context, uint64_t offset, void *into, size_t bytes)
 {
-    const int *fd = context;
+    struct shard_reader *reader = context;
+    reader_goes_on(reader, offset);
     for (size_t done = 0; done < bytes;) {
-        ssize_t got = pread(*fd, (char *)into + done, bytes - done, (off_t)(offset + done));
+        ssize_t got = pread(reader->fd, (char *)into + done, bytes - done, (off_t)(offset + done));
         if (got > 0)
             done += (size_t)got;
         else if (got == 0)
@@ -123,11 +151,12 @@ static int members_read(struct source_tar_parser *parser, struct source_builder 
     return rc;
 }
 
-static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, struct err *reterr)
+static int shard_fill(struct shard_reader *reader, uint64_t bytes, struct source_builder *builder,
+                      struct err *reterr)
 {
     uint8_t head[8];
     size_t head_bytes = bytes < sizeof head ? (size_t)bytes : sizeof head;
-    int rc = shard_bytes_read(&fd, 0, head, head_bytes);
+    int rc = shard_bytes_read(reader, 0, head, head_bytes);
     if (rc < 0)
         return rc;
     const char *compressed = compression(head, head_bytes);
@@ -135,7 +164,7 @@ static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, st
         return source_builder_fault(builder, SPDL_CLASS_UNSUPPORTED, 0, compressed);
     if (bytes == 0)
         return source_builder_fault(builder, SPDL_CLASS_EMPTY, 0, "the file is empty");
-    struct source_tar_input input = {.read = shard_bytes_read, .context = &fd, .bytes = bytes};
+    struct source_tar_input input = {.read = shard_bytes_read, .context = reader, .bytes = bytes};
     struct source_tar_parser *parser = source_tar_create(&input);
     rc = parser ? members_read(parser, builder) : -ENOMEM;
     source_tar_destroy(parser);
@@ -146,17 +175,20 @@ static int shard_fill(int fd, uint64_t bytes, struct source_builder *builder, st
     return rc;
 }
 
-static int shard_build(int fd, uint64_t bytes, struct source_block **ret_block, struct err *reterr)
+int source_tar_build(int fd, uint64_t bytes, struct source_progress *progress,
+                     struct source_block **ret_block, struct err *reterr)
 {
+    struct shard_reader reader = {.fd = fd, .progress = progress};
     if (bytes > SHARD_BYTES_MAX)
         return err_set(reterr, -EFBIG, "it is larger than 2 TiB: split it");
     struct source_builder *builder = source_builder_create();
-    int rc = builder ? shard_fill(fd, bytes, builder, reterr) : -ENOMEM;
+    int rc = builder ? shard_fill(&reader, bytes, builder, reterr) : -ENOMEM;
     if (rc == 0) {
         *ret_block = source_builder_finish(builder);
         rc = *ret_block ? 0 : -ENOMEM;
     }
     source_builder_destroy(builder);
+    reader_goes_on(&reader, bytes);
     return rc;
 }
 
@@ -165,6 +197,10 @@ static int shard_build(int fd, uint64_t bytes, struct source_block **ret_block, 
 static void tar_close(struct source *source)
 {
     struct source_tar *tar = (struct source_tar *)source;
+    for (uint32_t i = 0; tar->lacking && i < tar->index->shard_count; i++)
+        free(tar->lacking[i].numbers);
+    free(tar->lacking);
+    source_need_fini(&tar->need);
     source_index_close(tar->index);
     if (tar->root_fd >= 0)
         close(tar->root_fd);
@@ -185,6 +221,56 @@ static void names_join(struct source_tar *tar, const struct source_block *block)
     }
 }
 
+/* Finds the samples of a shard that lack something. */
+static int lacking_find(struct source_tar *tar, uint32_t shard)
+{
+    const struct source_block *block = tar->index->shards[shard].block;
+    struct lacking *lacking = &tar->lacking[shard];
+    if (tar->need.all == 0 || block->name_count == 0)
+        return 0;
+    uint32_t *has = calloc(block->name_count, sizeof *has);
+    if (!has)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < block->name_count; i++)
+        has[i] = source_need_bits(&tar->need, source_block_name(block, i));
+    uint32_t count = source_block_lacking(block, has, tar->need.all, &lacking->numbers);
+    free(has);
+    if (count == UINT32_MAX)
+        return -ENOMEM;
+    lacking->count = count;
+    return 0;
+}
+
+/* The number in the shard's block of the sample that is number `at` of those that lack nothing. */
+static uint32_t number_of(const struct lacking *lacking, uint32_t at)
+{
+    uint32_t low = 0, high = lacking->count;
+    while (low < high) { /* how many that lack something stand before it */
+        uint32_t middle = low + (high - low) / 2;
+        if (lacking->numbers[middle] - middle <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return at + low;
+}
+
+static void lacking_fault(const struct source_tar *tar, const struct source_block *block,
+                          uint32_t number, struct source_fault *ret_fault)
+{
+    struct source_sample sample;
+    uint32_t bits = 0;
+    source_block_sample(block, number, &sample);
+    for (uint32_t i = 0; i < sample.part_count; i++)
+        bits |= source_need_bits(&tar->need, sample.parts[i].name);
+    *ret_fault = (struct source_fault){.class_number = SPDL_CLASS_INCOMPLETE,
+                                       .key = sample.key,
+                                       .key_bytes = sample.key_bytes,
+                                       .message = source_need_message(&tar->need, bits)};
+    if (sample.part_count > 0)
+        ret_fault->offset = sample.parts[0].offset - SOURCE_BLOCK_UNIT; /* its header */
+}
+
 /* Sums over the shards, and the id. */
 static int take_measure(struct source_tar *tar)
 {
@@ -193,23 +279,28 @@ static int take_measure(struct source_tar *tar)
     uint32_t shard_count = tar->index->shard_count;
     tar->first_samples = calloc((size_t)shard_count + 1, sizeof *tar->first_samples);
     tar->first_faults = calloc((size_t)shard_count + 1, sizeof *tar->first_faults);
+    tar->lacking = calloc((size_t)shard_count + 1, sizeof *tar->lacking);
     XXH3_state_t *state = XXH3_createState();
-    if (!tar->first_samples || !tar->first_faults || !state) {
+    int rc = tar->first_samples && tar->first_faults && tar->lacking && state ? 0 : -ENOMEM;
+    for (uint32_t i = 0; rc == 0 && i < shard_count; i++)
+        rc = lacking_find(tar, i);
+    if (rc < 0) {
         XXH3_freeState(state);
-        return -ENOMEM;
+        return rc;
     }
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, head, sizeof head - 1);
     for (uint32_t i = 0; i < shard_count; i++) {
         const struct source_index_shard *shard = &tar->index->shards[i];
         const struct source_block *block = shard->block;
+        const uint32_t samples = block->sample_count - tar->lacking[i].count;
         char text[96];
         int bytes =
             snprintf(text, sizeof text, "%" PRIu64 " %" PRIu32 " %016" PRIx64 "%016" PRIx64 "\n",
-                     shard->bytes, block->sample_count, block->digest_high, block->digest_low);
+                     shard->bytes, samples, block->digest_high, block->digest_low);
         XXH3_128bits_update(state, text, (size_t)bytes);
-        counts->samples += block->sample_count;
-        counts->broken += block->fault_count;
+        counts->samples += samples;
+        counts->broken += block->fault_count + tar->lacking[i].count;
         counts->ignored += block->ignored;
         if (block->largest_bytes > counts->largest_bytes)
             counts->largest_bytes = block->largest_bytes;
@@ -235,7 +326,7 @@ static void note_make(struct source_tar *tar)
         return;
     source_fault(&tar->source, 0, &fault);
     snprintf(counts->note, sizeof counts->note,
-             "%" PRIu64 " left out as broken; the first: %.120s at byte %" PRIu64 ": %.80s",
+             "%" PRIu64 " left out as broken; the first: %.120s at byte %" PRIu64 ": %.100s",
              counts->broken, fault.path, fault.offset, fault.message);
 }
 
@@ -250,12 +341,17 @@ static int tar_open(const struct source_spec *spec, struct source **ret_source, 
         return err_set(reterr, -ENOMEM, "tar: no memory");
     tar->source.ops = &source_tar_ops;
     tar->root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct source_index_params params = {
-        .kind = "tar", .patterns = spec->path, .dir = spec->index_dir, .build = shard_build};
+    struct source_index_params params = {.kind = "tar",
+                                         .patterns = spec->path,
+                                         .dir = spec->index_dir,
+                                         .progress = spec->progress,
+                                         .build = source_tar_build};
     int rc = tar->root_fd < 0 ? err_set(reterr, -errno, "tar: /: %s", strerror(errno))
                               : source_index_open(&params, &tar->index, reterr);
     if (rc == 0) {
-        rc = take_measure(tar);
+        rc = source_need_init(spec, &tar->need);
+        if (rc == 0)
+            rc = take_measure(tar);
         if (rc < 0)
             err_set(reterr, rc, "tar: no memory");
     }
@@ -292,7 +388,8 @@ static void tar_sample(const struct source *source, uint64_t id, struct source_s
     const struct source_tar *tar = (const struct source_tar *)source;
     uint32_t number = shard_of(tar, tar->first_samples, id);
     const struct source_index_shard *shard = &tar->index->shards[number];
-    source_block_sample(shard->block, (uint32_t)(id - tar->first_samples[number]), ret_sample);
+    uint32_t at = number_of(&tar->lacking[number], (uint32_t)(id - tar->first_samples[number]));
+    source_block_sample(shard->block, at, ret_sample);
     for (uint32_t i = 0; i < ret_sample->part_count; i++) {
         struct source_part *part = &ret_sample->parts[i];
         part->root_fd = tar->root_fd;
@@ -309,8 +406,8 @@ static void tar_warm(const struct source *source, uint64_t id, enum source_warmt
 {
     const struct source_tar *tar = (const struct source_tar *)source;
     uint32_t number = shard_of(tar, tar->first_samples, id);
-    source_block_warm(tar->index->shards[number].block, (uint32_t)(id - tar->first_samples[number]),
-                      warmth == SOURCE_NEAR);
+    uint32_t at = number_of(&tar->lacking[number], (uint32_t)(id - tar->first_samples[number]));
+    source_block_warm(tar->index->shards[number].block, at, warmth == SOURCE_NEAR);
 }
 
 static void tar_fault(const struct source *source, uint64_t index, struct source_fault *ret_fault)
@@ -318,7 +415,12 @@ static void tar_fault(const struct source *source, uint64_t index, struct source
     const struct source_tar *tar = (const struct source_tar *)source;
     uint32_t number = shard_of(tar, tar->first_faults, index);
     const struct source_index_shard *shard = &tar->index->shards[number];
-    source_block_fault(shard->block, (uint32_t)(index - tar->first_faults[number]), ret_fault);
+    uint32_t at = (uint32_t)(index - tar->first_faults[number]);
+    uint32_t of_block = shard->block->fault_count;
+    if (at < of_block)
+        source_block_fault(shard->block, at, ret_fault);
+    else
+        lacking_fault(tar, shard->block, tar->lacking[number].numbers[at - of_block], ret_fault);
     ret_fault->path = shard->path;
 }
 
@@ -345,6 +447,13 @@ static void tar_kept(const struct source *source, struct source_kept *ret_kept)
         ret_kept->bytes += index->shards[i].block->bytes;
 }
 
+static int tar_publish(const struct source *source, const char **ret_file, struct err *reterr)
+{
+    const struct source_index *index = ((const struct source_tar *)source)->index;
+    *ret_file = index->published;
+    return source_index_publish(index, "tar", reterr);
+}
+
 const struct source_ops source_tar_ops = {.kind = "tar",
                                           .open = tar_open,
                                           .close = tar_close,
@@ -353,4 +462,5 @@ const struct source_ops source_tar_ops = {.kind = "tar",
                                           .shards = tar_shards,
                                           .fault = tar_fault,
                                           .warm = tar_warm,
-                                          .kept = tar_kept};
+                                          .kept = tar_kept,
+                                          .publish = tar_publish};

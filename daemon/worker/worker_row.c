@@ -420,6 +420,14 @@ static void copy_row(const struct worker_job *job, const uint32_t *ragged_bytes)
     }
 }
 
+/* A field for which the sample has no part: whether that is a row of no bytes, which is made. */
+static bool may_be_empty(const struct field_job *job)
+{
+    if (job->field->missing_empty && !job->field->ragged)
+        memset(job->to, 0, job->field->row_bytes);
+    return job->field->missing_empty != 0;
+}
+
 void worker_row_run(struct worker_row *row, const struct worker_job *job,
                     struct spdl_work_completion *ret_completion)
 {
@@ -443,6 +451,8 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
             .first_image = is_image && !seen_image,
         };
         enum spdl_class class_number;
+        if (command->field_part[f] >= command->part_count && may_be_empty(&field_job))
+            continue;
         if (command->field_part[f] >= command->part_count) {
             class_number = fault_set(&fault, SPDL_CLASS_INCOMPLETE,
                                      "the sample has no part that the field is made from");

@@ -145,7 +145,7 @@ def check_dead_files(_args):
 
 
 def linked_test(name):
-    return re.fullmatch(r"tests/(unit/\w+/test_\w+|hostile/\w+|pipeline/(test|sim)_\w+|fuzz/(fuzz_\w+|seeds)|lib/\w+)\.c", name)
+    return re.fullmatch(r"tests/(unit/\w+/test_\w+|hostile/\w+|pipeline/(test|sim)_\w+|fuzz/(fuzz_\w+|seeds\w*)|lib/\w+)\.c", name)
 
 
 def check_faults(_args):

@@ -9,6 +9,7 @@
 
 #include "plan/plan.h"
 #include "proto/proto_frame.h"
+#include "tests/fuzz/seeds_tar.h"
 #include "tests/lib/picture_maker.h"
 
 static const char *root;
@@ -139,5 +140,6 @@ int main(int argc, char **argv)
     write_messages();
     write_texts();
     write_lists();
+    seeds_tar(root, write_seed);
     return 0;
 }

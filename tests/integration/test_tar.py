@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import pathlib
+import pty
+import re
 import shutil
 import struct
 import subprocess
@@ -115,12 +117,66 @@ def test_broken_shards(work):
     check("DUPLICATE 1" in text and f"TRUNCATED {key[35]}: the shard ends inside the part jpg" in text, text)
 
 
-def test_incomplete_samples_are_masked(work):
-    members = list(tars.members_of(harness.photos(COUNT)))[:6]
-    tars.write(work.path / "t.tar", members[:3] + members[4:])  # the second has no class
-    lines = pull(work, tars.config(work.path / "t.tar", preset="imagenet-eval", more="    on_error: {policy: mask}\n"), steps=1, batch=3)
-    equal([(e["row"], e["class"]) for e in lines[0]["errors"]], [(1, "INCOMPLETE")], "errors")
-    equal(lines[0]["valid"], 2, "valid rows")
+def test_sparse_members_are_refused_by_name(work):
+    folder = work.path / "holes"
+    folder.mkdir()
+    for n in range(3):
+        (folder / f"{n}.jpg").write_bytes(b"picture")
+    with open(folder / "1.jpg", "wb") as f:
+        f.seek(1 << 20)
+        f.write(b"end")
+    ways = [["tar", "--format=gnu", "-S"], *(["tar", "--format=posix", "-S", f"--sparse-version={v}"] for v in ("0.0", "0.1", "1.0"))]
+    if shutil.which("bsdtar"):
+        ways.append(["bsdtar", "--format=pax", "--read-sparse"])
+    for way in ways:
+        subprocess.run([*way, "-cf", work.path / "t.tar", "-C", folder, "0.jpg", "1.jpg", "2.jpg"], check=True)
+        index = work.ctl("index", "--source", f"tar:{work.path}/t.tar", private=True).document
+        equal((index["samples"], index["classes"], index["faults"][0]["key"]), (2, {"UNSUPPORTED": 1}, "1"), f"{way}")
+        check("the part jpg is a sparse file (tar --sparse)" in index["faults"][0]["message"], index["faults"])
+
+
+def test_incomplete_samples_are_left_out(work):
+    members = list(tars.members_of(harness.photos(COUNT)))[:20]
+    wanted = facts(pull(work, tars.config(tars.shards(harness.photos(COUNT), work.path / "whole"), preset="imagenet-eval", more="    last: partial\n"), steps=1, batch=10))
+    key = [name.rpartition(".")[0] for name, _ in members[::2]]
+    tars.write(work.path / "a.tar", members[:3] + members[4:9] + members[10:12])         # no class of 1, no picture of 4's class
+    tars.write(work.path / "b.tar", [(f"only/{n}.cls", b"1") for n in range(3)])         # no picture at all
+    tars.write(work.path / "c.tar", [*members[12:14], (key[7] + ".txt", b"t"), *members[14:19]])  # one part more; no class of 9
+    text = tars.config(work.path / "[abc].tar", preset="imagenet-eval", more="    last: partial\n")
+    lines = pull(work, text, steps=1, batch=10)
+    good = [0, 2, 3, 5, 6, 7, 8]
+    equal([row[1:] for row in facts(lines)], [wanted[n][1:] for n in good], "rows")
+    equal((lines[0]["ids"], lines[0]["keys"], lines[0]["errors"]), (list(range(7)), [key[n] for n in good], []), "ids, keys, errors")
+    config, sets = work.config(text), [f"index_dir={work.path}/index"]
+    index = work.ctl("index", "p", config=config, sets=sets).document
+    equal((index["samples"], index["broken"], index["classes"]), (7, 6, {"INCOMPLETE": 6}), "counts")
+    equal([(pathlib.Path(f["shard"]).name, f["key"], f["message"].split(",")[0]) for f in index["faults"]],
+          [("a.tar", key[1], "no part for the field label"), ("a.tar", key[4], "no part for the field label"),
+           *[("b.tar", f"only/{n}", "no part for the field image") for n in range(3)], ("c.tar", key[9], "no part for the field label")], "faults")
+    with tarfile.open(work.path / "c.tar") as tar:
+        equal(index["faults"][-1]["offset"], tar.getmember(key[9] + ".jpg").offset, "where its first part's header is")
+    # What is left out hangs on the fields: one that can be made from more parts, and none at all.
+    both = "fields: {any: {from: [jpg, cls], decode: raw}}"
+    either = work.ctl("index", "p", config=work.config(tars.config(work.path / "[abc].tar").replace("preset: imagenet-train", both)), sets=sets).document
+    equal((either["samples"], either["broken"], either["read_shards"]), (13, 0, 0), "fields that every sample has; the same index")
+    every = work.ctl("index", "--source", f"tar:{work.path}/[abc].tar", private=True, sets=sets).document
+    equal((every["samples"], every["broken"]), (13, 0), "without fields")
+    check(len({index["dataset_id"], every["dataset_id"]}) == 2 and every["dataset_id"] == either["dataset_id"], "the id has what can be had")
+    result = work.ctl("pull", "p", "--batch", 1, config=work.config(tars.config(work.path / "b.tar")), sets=sets, code=1)
+    check("no part for the field image, which is made from jpg or jpeg" in result.err, result.err)
+
+
+def test_incomplete_pictures_of_a_folder(work):
+    (work.path / "in/a").mkdir(parents=True)
+    photos = sorted(harness.photos(300).rglob("*.jpg"))[:4]
+    for path, name in zip(photos, ("1.jpg", "2.png", "3.jpeg", "4.jpg")):                # decided by the name, as its parts are
+        shutil.copy(path, work.path / "in/a" / name)
+    fields = "fields: {image: {from: [jpg], decode: image, ops: [{center_crop: 32}]}, label: {from: cls, decode: class}}"
+    config = work.config(f"datasets:\n  p:\n    source: {{folder: {work.path}/in}}\n    {fields}\n    last: partial\n")
+    lines = work.pull("p", config=config, batch=4, steps=1)
+    equal((lines[0]["keys"], lines[0]["errors"]), (["a/1.jpg", "a/4.jpg"], []), "keys, errors")
+    index = work.ctl("index", "p", config=config).document
+    equal((index["samples"], index["classes"], [f["key"] for f in index["faults"]]), (2, {"INCOMPLETE": 2}, ["a/2.png", "a/3.jpeg"]), "index")
 
 
 def test_shards_that_change(work):
@@ -150,7 +206,7 @@ def test_the_index_is_kept(work):
     pattern = tars.shards(harness.photos(COUNT), work.path / "t")
     text = tars.config(pattern, preset="imagenet-eval")
     first = pull(work, text, steps=1)
-    files = list((work.path / "index").iterdir())
+    files = list((work.path / "index").glob("*.index"))
     equal(len(files), 1, "files of the index")
     stamp = files[0].stat()
     equal(without_waits(pull(work, text, steps=1)), without_waits(first), "by the kept index")
@@ -162,7 +218,7 @@ def test_the_index_is_kept(work):
     direct = work.ctl("pull", "--source", f"tar:{pattern}", "--preset", "imagenet-eval", "--batch", BATCH, "--seed", SEED, "--steps", 1,
                       "--hash", private=True, env=cache)
     equal(facts(direct.lines), facts(first), "--source tar:PATTERN")
-    equal(len(list((work.path / "cache/spdld/index").iterdir())), 1, "files of a private daemon's index")
+    equal(len(list((work.path / "cache/spdld/index").glob("*.index"))), 1, "files of a private daemon's index")
 
 
 def npy_bytes(path):
@@ -208,6 +264,127 @@ def test_index_verb(work):
         check(result.code and result.err.strip(), f"{words}: exit {result.code} {result.err!r}")
     synthetic = work.ctl("index", "--source", "synthetic:1000,16", private=True).document
     equal((synthetic["samples"], synthetic["file"], synthetic["parts"]), (1000, "", ["bin"]), "synthetic samples")
+
+
+def test_a_published_index(work):
+    (work.path / "t").mkdir()
+    tars.shards(harness.photos(COUNT), work.path / "t/deep")
+    shutil.move(work.path / "t/deep/shard-000.tar", work.path / "t/first.tar")
+
+    def index(folder, *words, **how):
+        pattern = f"tar:{folder}/{{first,deep/*}}.tar"
+        return work.ctl("index", "--source", pattern, *words, private=True, sets=how.pop("sets", ["index_dir=none"]), **how)
+
+    before = index(work.path / "t").document
+    equal((before["read_shards"], before["published"], before["file"]), (3, "", ""), "nothing is published yet")
+    said = index(work.path / "t", "--publish").document
+    published = pathlib.Path(said["published"])
+    equal((published.parent, said["read_shards"]), (work.path / "t", 3), "in the folder that they have in common")
+    found = index(work.path / "t").document
+    wanted = {**before, "read_shards": 0, "file": str(published), "seconds": found["seconds"], "index_bytes": found["index_bytes"]}
+    equal(found, wanted, "by the published index")
+    shutil.copytree(work.path / "t", work.path / "u", copy_function=shutil.copyfile)  # other times, another path
+    moved = index(work.path / "u").document
+    equal((moved["dataset_id"], moved["read_shards"]), (before["dataset_id"], 0), "copied with the data")
+    kept = index(work.path / "u", sets=[f"index_dir={work.path}/kept"]).document
+    equal((kept["read_shards"], kept["file"].startswith(f"{work.path}/kept/")), (0, True), "taken into one's own folder")
+    with open(work.path / "u/first.tar", "r+b") as f:                                  # of the same size
+        f.seek(tarfile.open(work.path / "u/first.tar").getmembers()[0].offset)
+        f.write(tarfile.TarInfo("other/0.jpg").tobuf(tarfile.USTAR_FORMAT))
+    equal(index(work.path / "u").document["read_shards"], 1, "a shard with another content is read")
+    whole = published.read_bytes()
+    for content in (whole[:-9], b"", os.urandom(2000), whole[:900] + bytes([whole[900] ^ 1]) + whole[901:]):
+        published.write_bytes(content)
+        again = index(work.path / "t").document
+        equal((again["dataset_id"], again["read_shards"]), (before["dataset_id"], 3), "with a damaged index")
+    published.unlink()
+    published.mkdir()
+    refused = index(work.path / "t", "--publish", code=1)
+    check(f"cannot be published as {published}: " in refused.err, refused.err)
+    folder = work.ctl("index", "--source", f"folder:{harness.photos(COUNT)}", "--publish", private=True, code=1)
+    check("has no index to publish" in folder.err, folder.err)
+
+
+def test_shards_with_the_same_size_and_time(work):
+    tars.shards(harness.photos(COUNT), work.path / "t", per_shard=150)
+    source = ["index", "--source", f"tar:{work.path}/t/*.tar"]
+    first = work.ctl(*source, private=True).document
+    a, b = sorted((work.path / "t").iterdir())
+    stamp, data = os.stat(a), bytearray(a.read_bytes())
+    header = tarfile.open(a).getmembers()[100].offset
+    info = tarfile.TarInfo("renamed/0.jpg")
+    info.size = tarfile.open(a).getmembers()[100].size
+    data[header:header + 512] = info.tobuf(tarfile.USTAR_FORMAT)
+    a.write_bytes(data)
+    os.utime(a, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    then = work.ctl(*source, private=True).document
+    equal((then["read_shards"], os.stat(a).st_mtime_ns), (1, stamp.st_mtime_ns), "one header is another, size and time are not")
+    check(first["dataset_id"] != then["dataset_id"], "another id")
+
+
+def many_shards(work, count=60, members=8000):
+    """One shard under many names: enough to be read for a while."""
+    folder = work.path / "many"
+    folder.mkdir()
+    blocks = []
+    for number in range(members):
+        info = tarfile.TarInfo(f"{number // 2:07d}.{('jpg', 'cls')[number % 2]}")
+        blocks.append(info.tobuf(tarfile.USTAR_FORMAT))
+    (folder / "000.tar").write_bytes(b"".join(blocks) + bytes(1024))
+    for number in range(1, count):
+        os.link(folder / "000.tar", folder / f"{number:03d}.tar")
+    return f"{folder}/*.tar", members // 2 * count
+
+
+def reading(words, count=60):
+    """(shard, percent) of words such as: indexing shard 12 of 60, 34 %"""
+    match = re.search(rf"indexing shard (\d+) of {count}, (\d+) %", words)
+    return match and tuple(map(int, match.groups()))
+
+
+def test_progress(work):
+    pattern, samples = many_shards(work)
+    work.daemon(work.config(tars.config(pattern)))
+    pull = work.start_pull(work.path / "out", "pull", "p", "--batch", 4, "--steps", 1)
+    told = []
+
+    def look():
+        for stream in work.ctl("why").document:
+            if reading(stream["waiting_for"]):
+                told.append((stream["stream"], stream["bottleneck"], reading(stream["waiting_for"]), reading(stream["evidence"])))
+        return len(told) > 1 or pull.poll() is not None
+
+    harness.wait_until(look, 30, "why says which shard is indexed")
+    check(told, "nothing was said while shards were read")
+    for stream, bottleneck, (shard, percent), evidence in told:
+        check((stream, bottleneck) == (0, "opening") and evidence and 1 <= shard <= 60 and 0 <= percent <= 100, told)
+    equal(told, sorted(told), "it goes on")
+    pull.wait(60)
+    equal(work.ctl("status").document["datasets"][0]["progress"], "", "progress at the end")
+
+    shutil.rmtree(work.path / "index")
+    main, end = pty.openpty()                                       # a terminal
+    index = subprocess.Popen(work.command("index", "p", as_json=False), stdout=subprocess.PIPE, stderr=end, env=work.environment())
+    os.close(end)
+    shown = b""
+    while True:
+        try:
+            data = os.read(main, 4096)
+        except OSError:                                             # it has ended
+            break
+        if not data:
+            break
+        shown += data
+    os.close(main)
+    said = index.stdout.read().decode()
+    equal(index.wait(), 0, "exit")
+    check(said.startswith(f"{samples} samples in 60 shards, 60 of them read now"), said)
+    bars = [text for text in shown.decode().split("\r") if reading(text)]
+    check(bars and all(re.match(r"\[#*\.*\] ", bar) for bar in bars), shown)
+    check(shown.endswith(b"\r\x1b[K"), "the bar is taken away")
+    shutil.rmtree(work.path / "index")
+    quiet = subprocess.run(work.command("index", "p"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=work.environment(), check=True)
+    equal((json.loads(quiet.stdout)["samples"], quiet.stderr), (samples, b""), "--json, and not a terminal")
 
 
 def test_a_client_that_leaves_before_its_index(work):

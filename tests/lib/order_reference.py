@@ -386,6 +386,8 @@ def field_text(field):
     out += " ".join(["dims"] + [str(d) for d in field["dims"]]) + "\n"  # ["ragged"]: rows differ in length
     if field["dims"] == ["ragged"] and field.get("max_bytes"):
         out += f"max_bytes {field['max_bytes']}\n"
+    if field.get("missing") == "empty":
+        out += "missing empty\n"
     if field["decode"] == "image":
         out += f"layout {field['layout']}\nchannels {field['channels']}\n"
         out += f"orientation {field['orientation']}\nmax_pixels {field['max_pixels']}\n"

@@ -59,8 +59,8 @@ static void shard(const char *name, const char *text)
 }
 
 /* A shard's samples are its letters; '!' is a fault. */
-static int letters_build(int fd, uint64_t bytes, struct source_block **ret_block,
-                         struct err *reterr)
+static int letters_build(int fd, uint64_t bytes, struct source_progress *progress,
+                         struct source_block **ret_block, struct err *reterr)
 {
     char text[256], path[8];
     struct source_builder *builder = source_builder_create();
@@ -78,6 +78,8 @@ static int letters_build(int fd, uint64_t bytes, struct source_block **ret_block
         else
             rc = source_builder_member(builder, &member);
     }
+    if (progress)
+        progress->bytes_done += bytes;
     *ret_block = rc == 0 ? source_builder_finish(builder) : NULL;
     source_builder_destroy(builder);
     return rc;
@@ -163,6 +165,34 @@ static void test_only_what_changed_is_read(void **state)
     expect(1, true, "z|cdf|y|e");
     expect(0, true, "z|cdf|y|e");
     assert_int_equal(files_in(dir), 1);
+}
+
+static void expect_progress(uint64_t files, uint64_t bytes)
+{
+    struct source_progress progress = {0};
+    struct source_index_params params = {.kind = "letters",
+                                         .patterns = patterns,
+                                         .dir = dir,
+                                         .progress = &progress,
+                                         .build = letters_build};
+    struct source_index *index = NULL;
+    struct err err = {0};
+    assert_int_equal(source_index_open(&params, &index, &err), 0);
+    assert_true(progress.files == files && progress.files_done == files);
+    assert_true(progress.bytes == bytes && progress.bytes_done == bytes);
+    source_index_close(index);
+}
+
+/* Shards that are to be read, and their bytes, and how far that is. */
+static void test_progress(void **state)
+{
+    (void)state;
+    shard("s1.bin", "ab");
+    shard("s2.bin", "cde");
+    expect_progress(2, 5);
+    expect_progress(0, 0);
+    shard("s2.bin", "cdef");
+    expect_progress(1, 4);
 }
 
 static void test_errors(void **state)
@@ -358,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_only_what_changed_is_read, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_progress, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_errors, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_unwritable, make_root, remove_root),
         cmocka_unit_test_setup_teardown(test_damage, make_root, remove_root),
