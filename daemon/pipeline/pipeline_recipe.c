@@ -89,8 +89,7 @@ static bool is_in_place(const struct pipeline_dataset *dataset,
 {
     const struct source_part *part = recipe->parts[0];
     const struct field_spec *field = &dataset->fields[0];
-    if (!dataset->is_raw || part->kind != SOURCE_PART_FILE || part->bytes == 0 ||
-        part->escape != 0)
+    if (!dataset->is_raw || part->kind != SOURCE_PART_FILE || part->bytes == 0 || part->escape != 0)
         return false;
     return field->ragged ? part->bytes <= field->row_bytes : part->bytes == field->row_bytes;
 }
