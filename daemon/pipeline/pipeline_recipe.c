@@ -87,9 +87,10 @@ static void spans_make(struct pipeline_recipe *recipe)
 static bool is_in_place(const struct pipeline_dataset *dataset,
                         const struct pipeline_recipe *recipe)
 {
-    const struct source_part *part = recipe->parts[0];
+    const struct source_part *part = recipe->part_count > 0 ? recipe->parts[0] : NULL;
     const struct field_spec *field = &dataset->fields[0];
-    if (!dataset->is_raw || part->kind != SOURCE_PART_FILE || part->bytes == 0 || part->escape != 0)
+    if (!dataset->is_raw || !part || part->kind != SOURCE_PART_FILE || part->bytes == 0 ||
+        part->escape != 0)
         return false;
     return field->ragged ? part->bytes <= field->row_bytes : part->bytes == field->row_bytes;
 }

@@ -159,6 +159,9 @@ def test_shd_08_missing_field(work):
     equal((index["samples"], index["faults"][0]["offset"]), (2, 2048), "N, and where it begins")
     rows, index = read(work, work.path / "t.tar", ["jpg", "cls"], empty=["cls"])
     equal((rows, index["broken"]), ([(b"0", [b"a", b"0"]), (b"1", [b"b", b""]), (b"2", [b"c", b"2"])], 0), "missing: empty")
+    text = f"datasets:\n  p:\n    source: {{tar: {work.path}/t.tar}}\n    fields: {{c: {{from: cls, decode: raw, bytes: 1, missing: empty}}}}\n    last: partial\n    order: {{shuffle: none}}\n"
+    work.ctl("pull", "p", "--batch", 3, "--steps", 1, "--out", work.path / "sized", config=work.config(text))
+    equal(np.load(work.path / "sized/0000-00000000.c.npy").tolist(), [[48], [0], [50]], "rows of one size: zeroes")
     chance = random.Random(8)
     for how in PYTHON:  # any part of any sample in two shards, members anywhere in their shard
         shards = [[(name, data) for name, data in pairs(chance, 20, lambda n: f"k{n:03d}", ("jpg", "cls", "txt")) if chance.random() < 0.7] for _ in "ab"]
@@ -166,7 +169,7 @@ def test_shd_08_missing_field(work):
             chance.shuffle(members)
             tars.write(work.path / f"{name}.tar", members, PYTHON[how])
         everything = [sample for members in shards for sample in samples_of(members, [])]
-        for parts, empty in ((["jpg", "cls", "txt"], []), (["cls"], []), (["jpg", "cls"], ["cls"]), (["txt", "jpg"], ["txt", "jpg"])):
+        for parts, empty in ((["jpg", "cls", "txt"], []), (["cls"], []), (["jpg", "cls"], ["cls"]), (["txt", "jpg"], ["txt", "jpg"]), (["cls"], ["cls"])):
             rows, index = read(work, work.path / "[ab].tar", parts, empty)
             wanted = []
             for members in shards:

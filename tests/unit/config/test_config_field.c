@@ -172,7 +172,8 @@ static void test_bytes(void **state)
                           "      most: {from: bin, decode: raw, max_bytes: 64MiB}\n"
                           "      sized: {from: bin, decode: raw, bytes: 8}\n"
                           "      text: {from: txt, decode: text, max_bytes: 512}\n"
-                          "      free: {from: txt, decode: text, max_bytes: 512, pad: false}\n"
+                          "      free: {from: txt, decode: text, max_bytes: 512, pad: false, "
+                          "missing: empty}\n"
                           "      json: {from: json, decode: json, max_bytes: 1KiB, pad: true}\n"
                           "      number: {from: n, decode: int}\n"
                           "      part: {from: n, decode: float, dtype: float32}\n",
@@ -190,22 +191,26 @@ static void test_bytes(void **state)
         assert_int_equal(field->max_bytes, rows[i].max_bytes);
         assert_int_equal(field->dims[0], rows[i].dim);
         assert_int_equal(field->dtype, rows[i].dtype);
+        assert_int_equal(field->missing_empty, i == 4);
     }
     char *text = config_print(config, 0);
     assert_non_null(text);
     assert_non_null(strstr(text, "decode: text\n        dtype: uint8\n        max_bytes: 512\n"
                                  "        pad: true\n"));
-    assert_non_null(strstr(text, "max_bytes: 512\n        pad: false\n"));
+    assert_non_null(strstr(text, "max_bytes: 512\n        pad: false\n        missing: empty\n"));
     free(text);
     config_destroy(config);
     BAD(DATASET
         "    fields: {x: {from: a, decode: text, bytes: 3, pad: maybe}, y: {from: a, decode: "
-        "json, max_bytes: 65MiB}, z: {from: a, decode: class, max_bytes: 3, pad: true}}",
+        "json, max_bytes: 65MiB}, z: {from: a, decode: class, max_bytes: 3, pad: true}, w: {from: "
+        "a, decode: json, missing: none}, v: {from: a, decode: int, missing: empty}}",
         "c.yaml:4:41: bytes does not go with decode: text",
         "c.yaml:4:56: pad is one of true false, not 'maybe'",
         "c.yaml:4:102: max_bytes: '65MiB' is outside 1 to 64MiB",
         "c.yaml:4:138: max_bytes does not go with decode: class",
-        "c.yaml:4:152: pad does not go with decode: class");
+        "c.yaml:4:152: pad does not go with decode: class",
+        "c.yaml:4:200: missing is one of drop empty, not 'none'",
+        "c.yaml:4:233: missing does not go with decode: int");
     BAD(DATASET "    fields: {x: {from: a, decode: text, views: 2}, y: {from: a, decode: image, "
                 "views: 17, ops: [{center_crop: 3}]}}",
         "c.yaml:4:41: views does not go with decode: text",
