@@ -50,7 +50,7 @@ MALLOC :=
 endif
 
 # Rooms of each program. What may include what is in scripts/lint.
-HOST_ROOMS := base item config plan source fetch sink pipeline control
+HOST_ROOMS := base item config plan source fetch sink pipeline control service
 WORK_ROOMS := base item decode transform worker
 room_sources = $(foreach r,$(1),$(wildcard daemon/$(r)/*.c))
 objects = $(patsubst %.c,$(OBJ)/%.o,$(1))
@@ -63,7 +63,7 @@ BOTH_OBJ := $(sort $(HOST_OBJ) $(WORK_OBJ))
 CLIENT_OBJ := $(call objects,$(wildcard client/*.c)) $(SHM_OBJ) $(PROTO_OBJ)
 CTL_OBJ := $(call objects,$(wildcard client/ctl/*.c))
 
-HOST_LIBS := -luring -lprotobuf-c -lyaml -lxxhash
+HOST_LIBS := -luring -lprotobuf-c -lyaml -lxxhash -lsystemd
 WORK_LIBS := -ljpeg -lpng -lwebp -lwebpdemux
 CLIENT_LIBS := -lprotobuf-c
 CTL_LIBS := -lpng -lxxhash
@@ -114,7 +114,7 @@ $(BUILD)/have-deps: scripts/install-deps Makefile
 		{ echo "make: the compiler $(firstword $(CC)) is missing: scripts/install-deps installs all that is needed" >&2; exit 1; }
 	@mkdir -p $(@D); lacking=; \
 	for need in liburing.h:liburing-dev protobuf-c/protobuf-c.h:libprotobuf-c-dev yaml.h:libyaml-dev \
-		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev webp/demux.h:libwebp-dev jemalloc/jemalloc.h:libjemalloc-dev; do \
+		xxhash.h:libxxhash-dev jpeglib.h:libjpeg62-turbo-dev png.h:libpng-dev webp/demux.h:libwebp-dev jemalloc/jemalloc.h:libjemalloc-dev systemd/sd-daemon.h:libsystemd-dev; do \
 		printf '#include <stdio.h>\n#include <%s>\n' "$${need%%:*}" | $(CC) $(CPPFLAGS) -E -x c - >/dev/null 2>&1 || \
 			{ echo "make: <$${need%%:*}> is missing: Debian package $${need##*:}" >&2; lacking="$$lacking $${need##*:}"; }; done; \
 	command -v protoc-c >/dev/null || \
@@ -211,19 +211,59 @@ lint: all unit-tests
 format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' ':!tests/bench/bare_decode.c' | xargs -0 clang-format -i
 
+# Installation. The daemon reads /etc/spdld whatever PREFIX is; systemd looks into /usr/lib and /usr/local/lib.
 PREFIX ?= /usr/local
 DESTDIR ?=
+LIBDIR ?= $(PREFIX)/lib
 DEST := $(DESTDIR)$(PREFIX)
-.PHONY: install
-install: $(PROGRAMS) $(LIBRARIES)
-	install -d $(DEST)/bin $(DEST)/lib/pkgconfig $(DEST)/include/spdl
-	install -m 755 $(BUILD)/spdld $(BUILD)/spdld-worker $(BUILD)/spdlctl $(DEST)/bin
-	install -m 644 $(BUILD)/libspdl-client.a $(BUILD)/libspdl-client.so.0 $(DEST)/lib
-	ln -sf libspdl-client.so.0 $(DEST)/lib/libspdl-client.so
+UNITS := $(DEST)/lib/systemd
+SHARE := $(BUILD)/share
+$(SHARE)/stamp: $(BUILD)/spdld $(BUILD)/spdlctl scripts/make-docs client/include/spdl/client.h
+	$(call say,GEN )
+	$(Q)/usr/bin/python3 scripts/make-docs $(BUILD) $(SHARE) $(VERSION)
+	@touch $@
+.PHONY: docs install install-programs install-library install-development install-units install-docs
+docs: $(SHARE)/stamp
+install: install-programs install-library install-development install-units install-docs
+install-programs: $(PROGRAMS)
+	install -d $(DEST)/bin $(DEST)/libexec/spdld $(DESTDIR)/etc/spdld/datasets.d
+	install -m 755 $(BUILD)/spdld $(BUILD)/spdlctl $(DEST)/bin
+	install -m 755 $(BUILD)/spdld-worker $(DEST)/libexec/spdld
+	[ -e $(DESTDIR)/etc/spdld/spdld.yaml ] || install -m 644 configs/spdld.yaml $(DESTDIR)/etc/spdld
+install-library: $(LIBRARIES)
+	install -d $(DESTDIR)$(LIBDIR)
+	install -m 644 $(BUILD)/libspdl-client.so.0 $(DESTDIR)$(LIBDIR)/libspdl-client.so.0
+install-development: $(LIBRARIES) docs
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DEST)/include/spdl $(DEST)/share/man/man3
+	install -m 644 $(BUILD)/libspdl-client.a $(DESTDIR)$(LIBDIR)
+	ln -sf libspdl-client.so.0 $(DESTDIR)$(LIBDIR)/libspdl-client.so
 	install -m 644 client/include/spdl/*.h $(DEST)/include/spdl
-	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: spdl-client' \
+	install -m 644 $(SHARE)/man/spdl_client.3 $(DEST)/share/man/man3
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: spdl-client' \
 		'Description: batches of a running spdld, in place' 'Version: $(VERSION)' 'Requires.private: libprotobuf-c' \
-		'Libs: -L$${libdir} -lspdl-client' 'Libs.private: -pthread' 'Cflags: -I$${includedir}' >$(DEST)/lib/pkgconfig/spdl-client.pc
+		'Libs: -L$${libdir} -lspdl-client' 'Libs.private: -pthread' 'Cflags: -I$${includedir}' >$(DESTDIR)$(LIBDIR)/pkgconfig/spdl-client.pc
+# The units name the programs where they were installed.
+install-units:
+	install -d $(UNITS)/system $(UNITS)/user $(DEST)/lib/sysusers.d $(DEST)/lib/tmpfiles.d $(DEST)/share/spdld
+	sed 's,/usr/bin/,$(PREFIX)/bin/,' configs/systemd/spdld.service >$(UNITS)/system/spdld.service
+	sed 's,/usr/bin/,$(PREFIX)/bin/,' configs/systemd/user/spdld.service >$(UNITS)/user/spdld.service
+	install -m 644 configs/systemd/spdld.socket $(UNITS)/system/spdld.socket
+	install -m 644 configs/systemd/spdld.sysusers $(DEST)/lib/sysusers.d/spdld.conf
+	install -m 644 configs/systemd/spdld.tmpfiles $(DEST)/lib/tmpfiles.d/spdld.conf
+	install -m 644 configs/systemd/spdld.service.d/gpu.conf $(DEST)/share/spdld/gpu.conf
+	chmod 644 $(UNITS)/system/spdld.service $(UNITS)/user/spdld.service
+install-docs: docs
+	install -d $(DEST)/share/man/man1 $(DEST)/share/man/man5 $(DEST)/share/man/man8 $(DEST)/share/bash-completion/completions \
+		$(DEST)/share/zsh/vendor-completions $(DEST)/share/fish/vendor_completions.d
+	install -m 644 $(SHARE)/man/spdlctl.1 $(DEST)/share/man/man1
+	install -m 644 $(SHARE)/man/spdld.yaml.5 $(DEST)/share/man/man5
+	install -m 644 $(SHARE)/man/spdld.8 $(DEST)/share/man/man8
+	install -m 644 $(SHARE)/completions/spdlctl $(DEST)/share/bash-completion/completions
+	install -m 644 $(SHARE)/completions/_spdlctl $(DEST)/share/zsh/vendor-completions
+	install -m 644 $(SHARE)/completions/spdlctl.fish $(DEST)/share/fish/vendor_completions.d
+.PHONY: deb
+deb: all docs
+	@scripts/make-deb $(BUILD) $(VERSION)$(DEB_REVISION)
 
 .PHONY: clean help
 clean:

@@ -18,15 +18,17 @@
 #include "config/config.h"
 #include "control/control.h"
 #include "pipeline/pipeline.h"
+#include "service/service.h"
 #include "source/source_glob.h"
 
-enum { SETS_MAX = 256 };
+enum { SETS_MAX = 256, STATUS_SECONDS = 5 };
 
 struct options {
     const char *file, *socket;
     const char *sets[SETS_MAX];
     uint32_t set_count;
     bool check, version, defaults, help, is_private;
+    bool is_user; /* one user's own, as a private one, but it stays */
     pid_t owner;
     int ready_fd;
 };
@@ -37,18 +39,25 @@ struct daemon {
     struct loop *loop;
     struct pipeline *pipeline;
     struct control *control;
+    char socket[PATH_MAX]; /* one that is too long is refused where it is used */
+    char user_file[PATH_MAX];
+    uint64_t told_ns; /* when the service manager was last told how it goes */
     int signal_fd;
     struct loop_source *signal_source;
 };
 
 static const char usage_text[] =
     "usage: spdld [-c FILE] [--socket PATH] [--set KEY=VALUE]… [--foreground]\n"
+    "       spdld --user …             one user's own: datasets of his ranks too, his "
+    "configuration "
+    "($XDG_CONFIG_HOME/spdld/spdld.yaml)\n"
     "       spdld --check [-c FILE]    reads the configuration, says what is wrong\n"
     "       spdld --print-defaults     the configuration with every default as a comment\n"
     "       spdld --version\n"
     "Without -c it reads /etc/spdld/spdld.yaml and /etc/spdld/datasets.d/*.yaml. It runs in the "
     "foreground and logs to\n"
-    "standard error. Exit: 0 after SIGTERM, 1 bad configuration, 2 wrong usage, 3 socket in use, 4 "
+    "standard error, or to the journal where systemd started it; SIGHUP reads the configuration\n"
+    "anew. Exit: 0 after SIGTERM, 1 bad configuration, 2 wrong usage, 3 socket in use, 4 "
     "memory or rights are short.\n";
 
 /* --- command line --- */
@@ -96,6 +105,8 @@ static bool option_flag(struct options *options, const char *name)
         options->help = true;
     else if (strcmp(name, "--private") == 0)
         options->is_private = true;
+    else if (strcmp(name, "--user") == 0)
+        options->is_user = true;
     else if (strcmp(name, "--foreground") != 0) /* it always stays in the foreground */
         return false;
     return true;
@@ -237,10 +248,44 @@ static int fail(struct options *options, const struct err *error)
                                       : MAIN_EXIT_SHORT;
 }
 
+static void status_words(const struct daemon *daemon, char *text, size_t bytes)
+{
+    struct pipeline_stream *at = NULL;
+    struct pipeline_stream_status status;
+    uint32_t streams = 0;
+    double rate = 0;
+    while ((at = pipeline_stream_next(daemon->pipeline, at)) != NULL) {
+        pipeline_stream_status(at, &status);
+        rate += status.samples_per_s;
+        streams++;
+    }
+    if (streams == 0)
+        snprintf(text, bytes, "waits for ranks; %u datasets", daemon->config->dataset_count);
+    else
+        snprintf(text, bytes, "serves %u streams, %.0f samples/s", streams, rate);
+}
+
+/* What it does, in words, for `systemctl status`. */
+static void tell(struct daemon *daemon, uint64_t now_ns)
+{
+    char text[160];
+    if (!service_is_managed() || now_ns - daemon->told_ns < STATUS_SECONDS * UINT64_C(1000000000))
+        return;
+    status_words(daemon, text, sizeof text);
+    service_status(text);
+    daemon->told_ns = now_ns;
+}
+
 /* The configuration is read anew, or that is over. */
 static void on_reloading(void *context, bool begins)
 {
     const struct daemon *daemon = context;
+    char words[160];
+    status_words(daemon, words, sizeof words);
+    if (begins)
+        service_reloading();
+    else
+        service_ready(words);
     log_line(LOG_LEVEL_DEBUG, "the configuration %s: %s", begins ? "is read" : "was read",
              daemon->options.file ? daemon->options.file : "/etc/spdld");
 }
@@ -258,11 +303,18 @@ static void on_signal(void *context, uint32_t events)
     }
 }
 
+static int64_t shorter(int64_t a, int64_t b)
+{
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
 static int64_t step(void *context)
 {
     struct daemon *daemon = context;
-    int64_t a = pipeline_step(daemon->pipeline), b = control_step(daemon->control);
-    return a < 0 ? b : b < 0 || a < b ? a : b;
+    int64_t wait_ns = shorter(pipeline_step(daemon->pipeline), control_step(daemon->control));
+    uint64_t now_ns = loop_now_ns();
+    tell(daemon, now_ns);
+    return shorter(wait_ns, service_alive(now_ns));
 }
 
 static void raise_descriptors(void)
@@ -300,19 +352,26 @@ static int start(struct daemon *daemon, const struct pipeline_launcher *launcher
     int rc = prepare(daemon, reterr);
     if (rc < 0)
         return rc;
-    const char *socket = options->socket ? options->socket : daemon->config->socket;
+    int listen_fd = -1;
+    snprintf(daemon->socket, sizeof daemon->socket, "%s",
+             options->socket ? options->socket : daemon->config->socket);
+    rc = service_listener(daemon->socket, sizeof daemon->socket, &listen_fd, reterr);
+    if (rc < 0)
+        return rc;
     struct pipeline_params pipeline = {.config = daemon->config,
                                        .loop = daemon->loop,
                                        .launcher = launcher,
-                                       .is_private = options->is_private};
+                                       .is_private = options->is_private || options->is_user};
     rc = pipeline_create(&pipeline, &daemon->pipeline, reterr);
     if (rc < 0)
         return rc;
     struct control_params control = {.config = daemon->config,
                                      .loop = daemon->loop,
                                      .pipeline = daemon->pipeline,
-                                     .socket = socket,
-                                     .is_private = options->is_private,
+                                     .socket = daemon->socket,
+                                     .listen_fd = listen_fd,
+                                     .is_private = options->is_private || options->is_user,
+                                     .stays = !options->is_private,
                                      .owner = options->owner,
                                      .file = options->file,
                                      .sets = options->sets,
@@ -321,6 +380,32 @@ static int start(struct daemon *daemon, const struct pipeline_launcher *launcher
                                      .context = daemon};
     log_level_set(config_log_level(daemon->config));
     return control_create(&control, &daemon->control, reterr);
+}
+
+/* From here on it serves, until it is told to end. */
+static void run(struct daemon *daemon)
+{
+    char words[160];
+    const struct log_field started[] = {{LOG_ID, LOG_ID_STARTED}, {NULL, NULL}};
+    const struct log_field stopping[] = {{LOG_ID, LOG_ID_STOPPING}, {NULL, NULL}};
+    report(&daemon->options, "ok\n");
+    log_event(LOG_LEVEL_INFO, started, "version %s listens on %s", SPDL_VERSION, daemon->socket);
+    status_words(daemon, words, sizeof words);
+    service_ready(words);
+    loop_run(daemon->loop, step, daemon);
+    service_stopping("ends");
+    if (!daemon->options.is_private)
+        log_event(LOG_LEVEL_INFO, stopping, "it ends");
+}
+
+/* The user's own configuration, where there is one; NULL: the node's. */
+static const char *user_file(char *path, size_t bytes)
+{
+    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int length = config && config[0] == '/'
+                     ? snprintf(path, bytes, "%s/spdld/spdld.yaml", config)
+                     : snprintf(path, bytes, "%s/.config/spdld/spdld.yaml", home ? home : "");
+    return length > 0 && (size_t)length < bytes && access(path, F_OK) == 0 ? path : NULL;
 }
 
 static void finish(struct daemon *daemon)
@@ -339,7 +424,11 @@ static int serve(const struct options *options, const struct pipeline_launcher *
 {
     struct daemon daemon = {.options = *options, .signal_fd = -1};
     struct err error = {0};
-    daemon.config = load(options);
+    service_begin(options->is_private);
+    service_log();
+    if (options->is_user && !options->file)
+        daemon.options.file = user_file(daemon.user_file, sizeof daemon.user_file);
+    daemon.config = load(&daemon.options);
     if (!daemon.config) {
         err_set(&error, -EINVAL, "the configuration is not valid");
         return fail(&daemon.options, &error);
@@ -348,10 +437,7 @@ static int serve(const struct options *options, const struct pipeline_launcher *
     if (start(&daemon, launcher, &error) < 0) {
         status = fail(&daemon.options, &error);
     } else {
-        report(&daemon.options, "ok\n");
-        log_line(LOG_LEVEL_INFO, "version %s listens on %s", SPDL_VERSION,
-                 options->socket ? options->socket : daemon.config->socket);
-        loop_run(daemon.loop, step, &daemon);
+        run(&daemon);
     }
     finish(&daemon);
     return status;

@@ -11,11 +11,12 @@
 enum { LINE_BYTES = 1024 };
 
 static pthread_mutex_t log_lock =
-    PTHREAD_MUTEX_INITIALIZER; /* guards the four below; leaf rank: nothing is taken under it */
+    PTHREAD_MUTEX_INITIALIZER; /* guards the five below; leaf rank: nothing is taken under it */
 static enum log_level lowest = LOG_LEVEL_INFO;
 static enum log_level last_level;
 static char last_text[LINE_BYTES];
 static unsigned long repeats;
+static log_sink *sink;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
@@ -48,16 +49,26 @@ static void clean(char *line, size_t bytes)
     }
 }
 
-static void put(enum log_level level, const char *text)
+static void put_stderr(enum log_level level, const char *text)
 {
     char line[LINE_BYTES + 64];
     int n = snprintf(line, sizeof line, "spdld: %s: %s\n", level_names[level], text);
     if (n <= 0)
         return;
     size_t bytes = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
-    clean(line, bytes - 1);
     ssize_t ignored = write(STDERR_FILENO, line, bytes); /* a log that cannot be written is lost */
     (void)ignored;
+}
+
+static void put(enum log_level level, const char *text, const struct log_field *fields)
+{
+    char line[LINE_BYTES];
+    snprintf(line, sizeof line, "%s", text);
+    clean(line, strlen(line));
+    if (sink)
+        sink(level, line, fields);
+    else
+        put_stderr(level, line);
 }
 
 void log_level_set(enum log_level level)
@@ -67,13 +78,18 @@ void log_level_set(enum log_level level)
     pthread_mutex_unlock(&log_lock);
 }
 
-void log_line(enum log_level level, const char *format, ...)
+void log_sink_set(log_sink *new_sink)
+{
+    pthread_mutex_lock(&log_lock);
+    sink = new_sink;
+    pthread_mutex_unlock(&log_lock);
+}
+
+static void say(enum log_level level, const struct log_field *fields, const char *format,
+                va_list args)
 {
     char text[LINE_BYTES];
-    va_list args;
-    va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
-    va_end(args);
     pthread_mutex_lock(&log_lock);
     if (level >= lowest) {
         if (level == last_level && strcmp(text, last_text) == 0) {
@@ -82,13 +98,29 @@ void log_line(enum log_level level, const char *format, ...)
             if (repeats > 0) {
                 char note[64];
                 snprintf(note, sizeof note, "the line above came %lu more times", repeats);
-                put(last_level, note);
+                put(last_level, note, NULL);
             }
             repeats = 0;
             last_level = level;
             memcpy(last_text, text, sizeof last_text);
-            put(level, text);
+            put(level, text, fields);
         }
     }
     pthread_mutex_unlock(&log_lock);
+}
+
+void log_line(enum log_level level, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(level, NULL, format, args);
+    va_end(args);
+}
+
+void log_event(enum log_level level, const struct log_field *fields, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(level, fields, format, args);
+    va_end(args);
 }

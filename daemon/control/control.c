@@ -90,6 +90,12 @@ static int listen_on(struct control *control, struct err *reterr)
         return err_set(reterr, -ENAMETOOLONG, "the socket's path is longer than %zu bytes: %s",
                        sizeof address.sun_path - 1, path);
     memcpy(address.sun_path, path, strlen(path));
+    if (control->params.listen_fd >= 0) {
+        control->listen_fd = control->params.listen_fd;
+        fcntl(control->listen_fd, F_SETFL, fcntl(control->listen_fd, F_GETFL) | O_NONBLOCK);
+        control_session_no_descriptors(control->listen_fd);
+        return 0;
+    }
     control->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (control->listen_fd < 0)
         return err_set(reterr, -errno, "no socket: %s", strerror(errno));
@@ -196,7 +202,7 @@ void control_destroy(struct control *control)
     loop_remove(control->params.loop, control->owner_source);
     if (control->owner_fd >= 0)
         close(control->owner_fd);
-    if (control->listen_source)
+    if (control->listen_source && control->params.listen_fd < 0)
         unlink(control->params.socket);
     if (control->listen_fd >= 0)
         close(control->listen_fd);
@@ -211,7 +217,7 @@ void control_destroy(struct control *control)
 
 static int64_t private_step(struct control *control, uint64_t now_ns)
 {
-    if (!control->params.is_private || control->connected_count > 0)
+    if (!control->params.is_private || control->params.stays || control->connected_count > 0)
         return -1;
     uint64_t seconds = !control->had_client        ? CONTROL_PRIVATE_FIRST_SECONDS
                        : control->params.owner > 0 ? 0

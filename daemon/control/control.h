@@ -26,7 +26,9 @@ struct control_params {
     struct loop *loop;
     struct pipeline *pipeline;
     const char *socket; /* path */
+    int listen_fd;      /* that listens on it already and outlives us; -1: none */
     bool is_private;
+    bool stays;  /* also without a client */
     pid_t owner; /* private: the one process that it serves; 0: a job of several */
 };
 

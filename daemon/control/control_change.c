@@ -99,24 +99,30 @@ static void refused_log(const struct control_change *change)
 {
     char who[96];
     who_text(change, who, sizeof who);
+    const struct log_field fields[] = {
+        {LOG_ID, LOG_ID_RELOAD_REFUSED}, {"SPDL_WHO", who}, {NULL, NULL}};
     for (uint32_t i = 0; i < change->complaints.count && i < CONFIG_COMPLAINTS_MAX; i++)
-        log_line(LOG_LEVEL_WARNING, "%s is refused: %s", who, change->complaints.lines[i]);
+        log_event(LOG_LEVEL_WARNING, fields, "%s is refused: %s", who, change->complaints.lines[i]);
 }
 
 static void applied_log(const struct control_change *change)
 {
     char who[96];
     who_text(change, who, sizeof who);
+    struct log_field fields[] = {
+        {LOG_ID, LOG_ID_RELOADED}, {"SPDL_WHO", who}, {NULL, NULL}, {NULL, NULL}};
     for (uint32_t i = 0; i < change->list.count; i++) {
         const Spdl__V1__Change *one = change->list.items[i];
+        fields[2] = (struct log_field){"SPDL_SETTING", one->name};
         if (one->is_added || one->is_removed)
-            log_line(LOG_LEVEL_INFO, "%s: %s is %s", who, one->name,
-                     one->is_added ? "added" : "removed");
+            log_event(LOG_LEVEL_INFO, fields, "%s: %s is %s", who, one->name,
+                      one->is_added ? "added" : "removed");
         else
-            log_line(LOG_LEVEL_INFO, "%s: %s was %s, is %s", who, one->name, one->was, one->now);
+            log_event(LOG_LEVEL_INFO, fields, "%s: %s was %s, is %s", who, one->name, one->was,
+                      one->now);
     }
     if (change->list.count == 0)
-        log_line(LOG_LEVEL_INFO, "%s: nothing has changed", who);
+        log_event(LOG_LEVEL_INFO, fields, "%s: nothing has changed", who);
 }
 
 /* --- done --- */

@@ -382,9 +382,11 @@ static void turn_away(struct control *control, int fd, const struct ucred *peer,
 {
     char text[128];
     snprintf(text, sizeof text, "%s", why);
+    const struct log_field fields[] = {
+        {LOG_ID, LOG_ID_CLIENT_REFUSED}, {"SPDL_WHY", why}, {NULL, NULL}};
     if (may_log(control))
-        log_line(LOG_LEVEL_WARNING, "client %d of user %d is not served: %s", (int)peer->pid,
-                 (int)peer->uid, why);
+        log_event(LOG_LEVEL_WARNING, fields, "client %d of user %d is not served: %s",
+                  (int)peer->pid, (int)peer->uid, why);
     Spdl__V1__Error error;
     spdl__v1__error__init(&error);
     error.code = code;

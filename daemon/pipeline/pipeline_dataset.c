@@ -145,8 +145,10 @@ static void list_done(struct chore *chore)
     if (dataset->source) {
         const struct source_counts *counts = source_counts(dataset->source);
         pipeline_dataset_left_out(dataset);
-        log_line(LOG_LEVEL_INFO, "dataset %s: %llu samples%s%s", name,
-                 (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
+        const struct log_field fields[] = {
+            {LOG_ID, LOG_ID_DATASET_LISTED}, {"SPDL_DATASET", name}, {NULL, NULL}};
+        log_event(LOG_LEVEL_INFO, fields, "dataset %s: %llu samples%s%s", name,
+                  (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
     }
     dataset->users++; /* it stays while its streams are told, and may go then */
     while (dataset->waiting) {

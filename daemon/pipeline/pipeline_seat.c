@@ -111,8 +111,14 @@ static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_
         return;
     struct source_sample sample;
     source_sample(stream->dataset->source, ref->id, &sample);
-    log_line(LOG_LEVEL_WARNING, "dataset %s: %.*s: %s: %s", stream->dataset->config.name,
-             (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number), note->message);
+    const struct log_field fields[] = {{LOG_ID, LOG_ID_SAMPLE_FAILED},
+                                       {"SPDL_DATASET", stream->dataset->config.name},
+                                       {"SPDL_CLASS", spdl_class_name(note->class_number)},
+                                       {"SPDL_JOB", stream->job},
+                                       {NULL, NULL}};
+    log_event(LOG_LEVEL_WARNING, fields, "dataset %s: %.*s: %s: %s", stream->dataset->config.name,
+              (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number),
+              note->message);
 }
 
 /* The worker is short of memory: that says nothing about the sample, so the stream ends with the
@@ -222,7 +228,12 @@ static void on_died(void *context, uint32_t worker, bool crashed, const uint64_t
                                    .suspect_count = suspect_count};
     seat->dead = true;
     snprintf(seat->note, sizeof seat->note, "%s", how);
-    log_line(LOG_LEVEL_WARNING, "a worker is gone: %s; %u rows were at work", how, suspect_count);
+    char rows[16];
+    snprintf(rows, sizeof rows, "%u", suspect_count);
+    const struct log_field fields[] = {
+        {LOG_ID, LOG_ID_WORKER_DIED}, {"SPDL_HOW", how}, {"SPDL_ROWS", rows}, {NULL, NULL}};
+    log_event(LOG_LEVEL_WARNING, fields, "a worker is gone: %s; %u rows were at work", how,
+              suspect_count);
     struct pipeline_row_ref refs[SPDL_WORK_THREADS_MAX];
     uint32_t count = 0;
     for (uint32_t i = 0; crashed && i < suspect_count && count < SPDL_WORK_THREADS_MAX; i++)

@@ -38,6 +38,7 @@ LIBRARIES = {
     r"protobuf-c/.*|.*\.pb-c\.h": r"(proto|daemon/control|client|client/ctl)/\w+\.[ch]",
     r"png\.h": r"client/ctl/\w+\.[ch]|daemon/decode/decode_png\w*\.c",
     r"webp/.*": r"daemon/decode/decode_webp\w*\.c",
+    r"systemd/.*": r"daemon/service/\w+\.[ch]",
     r"xxhash\.h": r"(client/ctl|daemon/(plan|source|base|pipeline|config|control))/\w+\.[ch]",
     r"cmocka\.h": r"tests/.*",
     r"jemalloc/.*": r"daemon/main\w*\.c",

@@ -60,7 +60,7 @@ def test_what_is_installed_works(work):
     r = subprocess.run(["make", "--no-print-directory", "-s", f"BUILD={BUILD}", f"DESTDIR={root}", "PREFIX=/usr", "install"], cwd=ROOT,
                        capture_output=True, text=True)
     equal(r.returncode, 0, f"make install: {r.stderr[-300:]}")
-    for name in ("bin/spdld", "bin/spdld-worker", "bin/spdlctl", "lib/libspdl-client.so.0", "lib/libspdl-client.so", "lib/libspdl-client.a",
+    for name in ("bin/spdld", "libexec/spdld/spdld-worker", "bin/spdlctl", "lib/libspdl-client.so.0", "lib/libspdl-client.so", "lib/libspdl-client.a",
                  "include/spdl/client.h", "lib/pkgconfig/spdl-client.pc"):
         check((root / "usr" / name).exists(), f"{name} is not installed")
     env = {**work.environment(), "PKG_CONFIG_PATH": str(root / "usr/lib/pkgconfig"), "PKG_CONFIG_SYSROOT_DIR": str(root),
