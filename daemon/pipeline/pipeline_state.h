@@ -42,7 +42,7 @@ struct pipeline_dataset {
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
-    bool is_raw;   /* its one field is bytes as they lie in the files, without padding */
+    bool is_raw; /* its one field is bytes as they lie in the files, without padding */
     struct pipeline_seen *seen;        /* NULL: no picture, or not listed */
     struct pipeline_seen *seen_before; /* of the list before this one, for the chore that lists */
     struct pipeline_seen *seen_listed; /* by that chore, with seen_note */
