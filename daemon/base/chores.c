@@ -1,4 +1,4 @@
-/* A thread for work that may block: see chores.h. */
+/* Threads for work that may block: see chores.h. */
 #include "base/chores.h"
 
 #include <pthread.h>
@@ -8,21 +8,22 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 8, END_SECONDS = 2 };
+enum { END_SECONDS = 2 };
 
 struct list {
     struct chore *first, **end;
 };
 
 struct chores {
-    pthread_mutex_t lock; /* guards waiting, finished, stopped, running; leaf rank */
+    pthread_mutex_t lock; /* guards all below but the descriptor; leaf rank */
     pthread_cond_t more;  /* work, or the end of it */
     pthread_cond_t ended; /* a thread ended */
     struct list waiting, finished;
+    int waiting_count;
     bool stopped;
     int event_fd;
-    int thread_count, running;
-    pthread_t threads[THREADS_MAX];
+    int threads_max, thread_count, running, idle;
+    pthread_t threads[CHORES_THREADS_MAX];
 };
 
 static void put(struct list *list, struct chore *chore)
@@ -50,9 +51,12 @@ static void *run(void *argument)
     while (!chores->stopped) {
         struct chore *chore = take(&chores->waiting);
         if (!chore) {
+            chores->idle++;
             pthread_cond_wait(&chores->more, &chores->lock);
+            chores->idle--;
             continue;
         }
+        chores->waiting_count--;
         pthread_mutex_unlock(&chores->lock);
         chore->work(chore);
         pthread_mutex_lock(&chores->lock);
@@ -67,7 +71,18 @@ static void *run(void *argument)
     return NULL;
 }
 
-struct chores *chores_create(int threads)
+/* Under the lock. False: no thread more can be had. */
+static bool start_one(struct chores *chores)
+{
+    if (chores->thread_count == chores->threads_max ||
+        pthread_create(&chores->threads[chores->thread_count], NULL, run, chores) != 0)
+        return false;
+    chores->thread_count++;
+    chores->running++;
+    return true;
+}
+
+struct chores *chores_create(int threads_max)
 {
     struct chores *chores = calloc(1, sizeof *chores);
     if (!chores)
@@ -79,13 +94,10 @@ struct chores *chores_create(int threads)
     chores->finished.end = &chores->finished.first;
     chores->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_lock(&chores->lock);
-    while (chores->event_fd >= 0 && chores->thread_count < threads &&
-           chores->thread_count < THREADS_MAX &&
-           pthread_create(&chores->threads[chores->thread_count], NULL, run, chores) == 0)
-        chores->thread_count++;
-    chores->running = chores->thread_count;
+    chores->threads_max = threads_max < CHORES_THREADS_MAX ? threads_max : CHORES_THREADS_MAX;
+    bool good = chores->event_fd >= 0 && start_one(chores);
     pthread_mutex_unlock(&chores->lock);
-    if (chores->thread_count == 0) {
+    if (!good) {
         chores_destroy(chores);
         return NULL;
     }
@@ -124,6 +136,8 @@ void chores_add(struct chores *chores, struct chore *chore)
 {
     pthread_mutex_lock(&chores->lock);
     put(&chores->waiting, chore);
+    if (++chores->waiting_count > chores->idle)
+        start_one(chores);
     pthread_cond_signal(&chores->more);
     pthread_mutex_unlock(&chores->lock);
 }

@@ -1,6 +1,6 @@
-/* A thread for work that may block (listing a folder, reserving memory, unmapping it), so that the
- * conductor never does. Chores are done one by one in the order given; finished ones are handed
- * back to the conductor, which calls their `done`. */
+/* Threads for work that may block (listing a folder, reserving memory, unmapping it), so that the
+ * conductor never does. Chores are begun in the order given, each as soon as a thread is free or
+ * may be started; finished ones are handed back to the conductor, which calls their `done`. */
 #ifndef SPDLD_BASE_CHORES_H
 #define SPDLD_BASE_CHORES_H
 
@@ -15,7 +15,9 @@ struct chore {
     struct chore *next;
 };
 
-struct chores *chores_create(int threads); /* owned; NULL: no memory or no thread */
+enum { CHORES_THREADS_MAX = 64 };
+/* Up to so many threads, started when they are needed. Owned; NULL: no memory or no thread. */
+struct chores *chores_create(int threads_max);
 /* Waits for the chores at work, up to two seconds, and drops the others without calling `done`.
  * False: one still works (a storage that hangs), so all that it may use must be left as it is until
  * the process ends. */

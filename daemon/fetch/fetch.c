@@ -91,6 +91,17 @@ int fetch_open(const char *engine, const struct fetch_params *params, struct fet
     return 0;
 }
 
+void fetch_tend(struct fetch *fetch)
+{
+    fetch->ops->tend(fetch);
+}
+
+void fetch_leave(struct fetch *fetch)
+{
+    if (fetch)
+        fetch->ops->leave(fetch);
+}
+
 void fetch_close(struct fetch *fetch)
 {
     if (fetch)

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-enum { FETCH_DEPTH_MAX = 1024, FETCH_ENGINE_BYTES = 16 };
+enum { FETCH_DEPTH_MAX = 1536, FETCH_ENGINE_BYTES = 16 };
 
 struct fetch_request {
     uint64_t ticket;  /* comes back in the result */
@@ -53,6 +53,13 @@ struct fetch;
 int fetch_open(const char *engine, const struct fetch_params *params, struct fetch **ret_fetch,
                char ret_note[256], struct err *reterr);
 
+/* Now and then while reads are in flight: sees to it that those that are late do not keep the
+ * others from being done, by more threads. */
+void fetch_tend(struct fetch *fetch);
+
+/* Asks its threads to end; fetch_close follows. Nothing more may be submitted. */
+void fetch_leave(struct fetch *fetch);
+
 /* Ends its threads. Reads in flight are given up; a hung one leaves its thread to the end of the
  * process and its memory untouched by us. */
 void fetch_close(struct fetch *fetch);
@@ -81,6 +88,8 @@ void fetch_stats(const struct fetch *fetch, struct fetch_stats *ret_stats);
 struct fetch_ops {
     const char *name;
     int (*open)(const struct fetch_params *params, struct fetch **ret_fetch, struct err *reterr);
+    void (*tend)(struct fetch *fetch);
+    void (*leave)(struct fetch *fetch);
     void (*close)(struct fetch *fetch);
     int (*fd)(const struct fetch *fetch);
     int (*submit)(struct fetch *fetch, const struct fetch_request *request);

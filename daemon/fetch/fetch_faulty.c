@@ -66,6 +66,16 @@ static void faulty_free(struct fetch_faulty *faulty)
     free(faulty);
 }
 
+static void faulty_tend(struct fetch *fetch)
+{
+    fetch_tend(faulty_of(fetch)->inner);
+}
+
+static void faulty_leave(struct fetch *fetch)
+{
+    fetch_leave(faulty_of(fetch)->inner);
+}
+
 static void faulty_close(struct fetch *fetch)
 {
     struct fetch_faulty *faulty = faulty_of(fetch);
@@ -277,6 +287,8 @@ int fetch_faulty_open(struct fetch *inner, const struct fetch_params *params,
         return rc;
     }
     faulty->ops = (struct fetch_ops){.name = inner->ops->name,
+                                     .tend = faulty_tend,
+                                     .leave = faulty_leave,
                                      .close = faulty_close,
                                      .fd = faulty_fd,
                                      .submit = faulty_submit,

@@ -109,18 +109,24 @@ bool fetch_fetcher_stopped(struct fetch_fetcher *fetcher)
     return atomic_load(&fetcher->stop.value) != 0;
 }
 
-void fetch_fetcher_stop(struct fetch_fetcher *fetcher)
+void fetch_fetcher_leave(struct fetch_fetcher *fetcher)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += STOP_WAIT_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    struct timespec *until = &fetcher->until;
+    clock_gettime(CLOCK_MONOTONIC, until);
+    until->tv_nsec += STOP_WAIT_NS;
+    until->tv_sec += until->tv_nsec / 1000000000;
+    until->tv_nsec %= 1000000000;
     atomic_store(&fetcher->stop.value, 1);
     fetch_fetcher_wake(fetcher);
+}
+
+void fetch_fetcher_stop(struct fetch_fetcher *fetcher)
+{
+    if (!fetch_fetcher_stopped(fetcher))
+        fetch_fetcher_leave(fetcher);
     pthread_mutex_lock(&fetcher->lock);
     while (!fetcher->ended &&
-           pthread_cond_timedwait(&fetcher->changed, &fetcher->lock, &until) == 0)
+           pthread_cond_timedwait(&fetcher->changed, &fetcher->lock, &fetcher->until) == 0)
         ;
     pthread_mutex_unlock(&fetcher->lock);
 }

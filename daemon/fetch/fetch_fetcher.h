@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "fetch/fetch_port.h"
@@ -30,6 +31,7 @@ struct fetch_fetcher {
     int start_code;
     struct err start_err;
     uint32_t owners;
+    struct timespec until; /* for its end; conductor only */
 };
 
 /* Conductor. Errors: -EMFILE, -ENFILE, with a sentence. fini when both have let go. */
@@ -41,7 +43,9 @@ void fetch_fetcher_fini(struct fetch_fetcher *fetcher);
 int fetch_fetcher_start(struct fetch_fetcher *fetcher, void *(*run)(void *), void *argument,
                         struct err *reterr);
 void fetch_fetcher_wake(struct fetch_fetcher *fetcher);
-/* Conductor: asks it to stop and waits for the end, 0.9 s at most. */
+/* Conductor: asks it to stop. */
+void fetch_fetcher_leave(struct fetch_fetcher *fetcher);
+/* Conductor: the same, where that was not done; and waits for the end, 0.9 s from then at most. */
 void fetch_fetcher_stop(struct fetch_fetcher *fetcher);
 
 /* Fetcher. `give_up`: it goes on, but nobody need wait for it. */

@@ -2,11 +2,11 @@
  * and those requests of one kept file together that wait one behind the other. For systems that
  * refuse io_uring.
  *
- * A hung read keeps its thread; where all of them hang the engine stands still until one comes back
- * (io_uring has as many threads of the kernel as it has reads, up to 32). The pool's memory is
- * counted by its owner and its threads and goes with the last of them, so that a thread that comes
- * back long after fetch_close finds all that it needs; it touches the request's memory only through
- * the read that was hung. */
+ * A hung read keeps its thread; for reads that are late more threads are started, one for each, up
+ * to THREADS_MAX: where so many hang the engine stands still until one comes back. The pool's
+ * memory is counted by its owner and its threads and goes with the last of them, so that a thread
+ * that comes back long after fetch_close finds all that it needs; it touches the request's memory
+ * only through the read that was hung. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,7 +26,7 @@
 
 extern const struct fetch_ops fetch_pool_ops;
 
-enum { THREADS_MAX = 16, STACK_BYTES = 128 << 10, CLOSE_WAIT_NS = 800000000 };
+enum { THREADS_USUAL = 16, THREADS_MAX = 512, STACK_BYTES = 128 << 10, LEAVE_WAIT_NS = 800000000 };
 
 struct fetch_pool {
     struct fetch fetch;
@@ -39,6 +39,7 @@ struct fetch_pool {
     uint32_t owners;        /* running threads and the conductor: the last one frees */
     _Atomic uint32_t stop;  /* written under the lock; read without it between two reads */
     struct fetch_keep keep; /* has a lock of its own */
+    struct timespec until;  /* for its end; conductor only */
 };
 
 static void unref_locked(struct fetch_pool *pool)
@@ -192,19 +193,31 @@ static bool take(struct fetch_pool *pool, struct fetch_batch *batch)
     return batch->count > 0;
 }
 
-/* Waits for work, under the lock, which it lets go of while it waits or closes. */
-static void wait_for_work(struct fetch_pool *pool)
+/* Waits for work, under the lock, which it lets go of while it waits or closes. False: there are
+ * enough that wait. */
+static bool wait_for_work(struct fetch_pool *pool)
 {
     if (fetch_keep_dead(&pool->keep)) {
         pthread_mutex_unlock(&pool->lock);
         for (int fd; (fd = fetch_keep_take(&pool->keep)) >= 0;)
             close(fd);
         pthread_mutex_lock(&pool->lock);
-        return;
+        return true;
     }
+    if (pool->idle >= THREADS_USUAL)
+        return false;
     pool->idle++;
     pthread_cond_wait(&pool->work, &pool->lock);
     pool->idle--;
+    return true;
+}
+
+/* A close may hang: not by the conductor. */
+static void close_all(struct fetch_pool *pool)
+{
+    fetch_keep_forget(&pool->keep, NULL);
+    for (int fd; (fd = fetch_keep_take(&pool->keep)) >= 0;)
+        close(fd);
 }
 
 static void *pool_thread(void *argument)
@@ -215,7 +228,8 @@ static void *pool_thread(void *argument)
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
         if (!take(pool, &work.batch)) {
-            wait_for_work(pool);
+            if (!wait_for_work(pool))
+                break;
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
@@ -228,10 +242,10 @@ static void *pool_thread(void *argument)
                               work.ends[i].code);
         fetch_port_signal(&pool->port);
     }
+    bool stop = pool->stop;
     pthread_mutex_unlock(&pool->lock);
-    fetch_keep_forget(&pool->keep, NULL); /* a close may hang: not by the conductor */
-    for (int fd; (fd = fetch_keep_take(&pool->keep)) >= 0;)
-        close(fd);
+    if (stop)
+        close_all(pool);
     pthread_mutex_lock(&pool->lock);
     pool->running--;
     pthread_cond_signal(&pool->ended);
@@ -288,7 +302,7 @@ static int pool_open(const struct fetch_params *params, struct fetch **ret_fetch
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->ended, &clock);
     pthread_condattr_destroy(&clock);
-    rc = start_threads(pool, params->depth < THREADS_MAX ? params->depth : THREADS_MAX);
+    rc = start_threads(pool, params->depth < THREADS_USUAL ? params->depth : THREADS_USUAL);
     if (rc < 0) {
         pthread_mutex_lock(&pool->lock);
         unref_locked(pool);
@@ -303,18 +317,46 @@ static struct fetch_pool *pool_of(struct fetch *fetch)
     return (struct fetch_pool *)fetch;
 }
 
-static void pool_close(struct fetch *fetch)
+static void pool_tend(struct fetch *fetch)
 {
     struct fetch_pool *pool = pool_of(fetch);
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += CLOSE_WAIT_NS;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    uint32_t late = fetch_port_late(&pool->port);
+    if (late == 0)
+        return;
+    uint32_t wanted = THREADS_USUAL + late;
+    wanted = wanted < THREADS_MAX ? wanted : THREADS_MAX;
+    wanted = wanted < pool->port.depth ? wanted : pool->port.depth;
+    pthread_mutex_lock(&pool->lock);
+    uint32_t running = pool->running, waiting = fetch_port_waiting(&pool->port);
+    bool stuck = waiting > 0 && pool->idle == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (!stuck || wanted <= running)
+        return;
+    uint32_t more = wanted - running;
+    start_threads(pool, more < waiting ? more : waiting);
+}
+
+static void pool_leave(struct fetch *fetch)
+{
+    struct fetch_pool *pool = pool_of(fetch);
+    clock_gettime(CLOCK_MONOTONIC, &pool->until);
+    pool->until.tv_nsec += LEAVE_WAIT_NS;
+    pool->until.tv_sec += pool->until.tv_nsec / 1000000000;
+    pool->until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&pool->lock);
     pool->stop = 1;
     pthread_cond_broadcast(&pool->work);
-    while (pool->running > 0 && pthread_cond_timedwait(&pool->ended, &pool->lock, &until) == 0)
+    pthread_mutex_unlock(&pool->lock);
+}
+
+static void pool_close(struct fetch *fetch)
+{
+    struct fetch_pool *pool = pool_of(fetch);
+    if (!pool->stop)
+        pool_leave(fetch);
+    pthread_mutex_lock(&pool->lock);
+    while (pool->running > 0 &&
+           pthread_cond_timedwait(&pool->ended, &pool->lock, &pool->until) == 0)
         ;
     unref_locked(pool);
 }
@@ -363,6 +405,8 @@ static void pool_stats(const struct fetch *fetch, struct fetch_stats *ret_stats)
 
 const struct fetch_ops fetch_pool_ops = {.name = "pool",
                                          .open = pool_open,
+                                         .tend = pool_tend,
+                                         .leave = pool_leave,
                                          .close = pool_close,
                                          .fd = pool_fd,
                                          .submit = pool_submit,

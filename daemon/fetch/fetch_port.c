@@ -12,6 +12,7 @@
 #include "item/class.h"
 
 enum { SHOW_EVERY = 16 }; /* requests that the engine need not wait for fetch_port_show for */
+static const uint64_t LATE_NS = 250000000;
 
 static uint64_t now_ns(clockid_t clock)
 {
@@ -177,6 +178,15 @@ uint32_t fetch_port_reap(struct fetch_port *port, struct fetch_result *results, 
         if (count == max)
             signal_fd(port);
     }
+    return count;
+}
+
+uint32_t fetch_port_late(const struct fetch_port *port)
+{
+    uint64_t now = now_ns(CLOCK_MONOTONIC);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < port->depth; i++)
+        count += port->slots[i].since_ns != 0 && now - port->slots[i].since_ns > LATE_NS;
     return count;
 }
 

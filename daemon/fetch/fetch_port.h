@@ -57,6 +57,9 @@ void fetch_port_show(struct fetch_port *port);
 uint32_t fetch_port_reap(struct fetch_port *port, struct fetch_result *results, uint32_t max);
 void fetch_port_stats(const struct fetch_port *port, struct fetch_stats *ret_stats);
 
+/* Conductor: how many are in flight for so long that what they wait for may not come. */
+uint32_t fetch_port_late(const struct fetch_port *port);
+
 /* Engine: the number of the next request to start, false when there is none. One thread at a time.
  */
 bool fetch_port_take(struct fetch_port *port, uint32_t *ret_slot);

@@ -30,6 +30,8 @@ enum {
        reads of a kilobyte. */
     SIGNAL_EVERY = 8,
     SIGNAL_BYTES = 256 << 10,
+    /* Of the kernel. Without a bound it starts as many as the user may have processes. */
+    THREADS_USUAL = 32,
     /* How long operations in flight are waited for at the end; then they are given up. */
     DRAIN_MS = 700
 };
@@ -133,7 +135,7 @@ static void sleep_until_woken(struct fetch_uring *uring)
     atomic_store(&uring->fetcher.state.value, (uint32_t)state);
     /* Partner: uring_kick and fetch_fetcher_stop, which store and then look at `state`. */
     if (fetch_port_waiting(&uring->port) == 0 && !fetch_keep_dead(&uring->keep) &&
-        !stopped(uring)) {
+        atomic_load(&uring->threads_wanted.value) == uring->threads && !stopped(uring)) {
         if (state == FETCH_FETCHER_ON_FD)
             io_uring_submit_and_wait(&uring->ring, 1);
         else
@@ -145,6 +147,8 @@ static void sleep_until_woken(struct fetch_uring *uring)
 static void fetch_until_stopped(struct fetch_uring *uring)
 {
     while (!stopped(uring)) {
+        if (atomic_load(&uring->threads_wanted.value) != uring->threads)
+            fetch_uring_set_threads(uring);
         uint32_t moved = start_some(uring);
         if (io_uring_sq_ready(&uring->ring) > 0)
             io_uring_submit(&uring->ring);
@@ -233,6 +237,8 @@ static int uring_open(const struct fetch_params *params, struct fetch **ret_fetc
         return rc;
     }
     fetch_keep_init(&uring->keep);
+    atomic_store(&uring->threads_wanted.value,
+                 params->depth < THREADS_USUAL ? params->depth : THREADS_USUAL);
     uring->tasks = calloc(params->depth, sizeof *uring->tasks);
     rc = uring->tasks ? fetch_fetcher_start(&uring->fetcher, uring_thread, uring, reterr)
                       : err_set(reterr, -ENOMEM, "fetch: no memory for %u reads", params->depth);
@@ -247,6 +253,23 @@ static int uring_open(const struct fetch_params *params, struct fetch **ret_fetc
 static struct fetch_uring *uring_of(struct fetch *fetch)
 {
     return (struct fetch_uring *)fetch;
+}
+
+/* A thread for each read that is late, besides those that there are for the others. */
+static void uring_tend(struct fetch *fetch)
+{
+    struct fetch_uring *uring = uring_of(fetch);
+    uint32_t wanted = THREADS_USUAL + fetch_port_late(&uring->port);
+    wanted = wanted < uring->port.depth ? wanted : uring->port.depth;
+    if (wanted <= atomic_load(&uring->threads_wanted.value))
+        return;
+    atomic_store(&uring->threads_wanted.value, wanted);
+    fetch_fetcher_wake(&uring->fetcher);
+}
+
+static void uring_leave(struct fetch *fetch)
+{
+    fetch_fetcher_leave(&uring_of(fetch)->fetcher);
 }
 
 static void uring_close(struct fetch *fetch)
@@ -293,6 +316,8 @@ static void uring_stats(const struct fetch *fetch, struct fetch_stats *ret_stats
 
 const struct fetch_ops fetch_uring_ops = {.name = "uring",
                                           .open = uring_open,
+                                          .tend = uring_tend,
+                                          .leave = uring_leave,
                                           .close = uring_close,
                                           .fd = uring_fd,
                                           .submit = uring_submit,

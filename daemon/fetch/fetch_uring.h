@@ -37,7 +37,8 @@ struct fetch_uring {
     struct fetch fetch;
     struct fetch_port port;
     struct fetch_fetcher fetcher;
-    struct fetch_keep keep; /* of descriptors; the conductor forgets */
+    struct fetch_keep keep;           /* of descriptors; the conductor forgets */
+    struct fetch_word threads_wanted; /* of the kernel; W: conductor  R: fetcher */
 
     /* Fetcher only. */
     struct io_uring ring;
@@ -47,6 +48,7 @@ struct fetch_uring {
     uint64_t wake_value;
     bool wake_armed;
     uint32_t in_ring;
+    uint32_t threads;     /* of the kernel: their bound */
     uint32_t unsignalled; /* results that the conductor was not told of */
     uint64_t unsignalled_bytes;
 };
@@ -54,6 +56,8 @@ struct fetch_uring {
 /* fetch_uring_ring.c. Opens the ring, of the calling thread; io_uring_queue_exit ends it. */
 int fetch_uring_ring_open(struct fetch_uring *uring, struct err *reterr);
 struct io_uring_sqe *fetch_uring_sqe(struct fetch_uring *uring);
+/* Threads that the kernel may have for what waits: as many as are wanted. */
+void fetch_uring_set_threads(struct fetch_uring *uring);
 
 /* fetch_uring_task.c */
 /* Starts the request in the slot, in the place that its root is in. */

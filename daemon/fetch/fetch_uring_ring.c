@@ -7,11 +7,7 @@
 
 #include "fetch/fetch_uring.h"
 
-enum {
-    ENTRIES_MIN = 8,
-    /* Without a bound the kernel starts as many threads as the user may have processes. */
-    KERNEL_THREADS_MAX = 32
-};
+enum { ENTRIES_MIN = 8 };
 
 struct io_uring_sqe *fetch_uring_sqe(struct fetch_uring *uring)
 {
@@ -82,11 +78,25 @@ static int restrict_ring(struct fetch_uring *uring, struct err *reterr)
         rc = register_in_ring(uring, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
     if (rc < 0)
         return err_set(reterr, rc, "io_uring_register: %s", strerror(-rc));
-    unsigned workers =
-        uring->port.depth < KERNEL_THREADS_MAX ? uring->port.depth : KERNEL_THREADS_MAX;
-    unsigned bounds[2] = {workers, workers};
-    io_uring_register_iowq_max_workers(&uring->ring, bounds); /* before 5.15 there is no bound */
+    fetch_uring_set_threads(uring);
     return 0;
+}
+
+void fetch_uring_set_threads(struct fetch_uring *uring)
+{
+    unsigned wanted = atomic_load(&uring->threads_wanted.value);
+    unsigned bounds[2] = {wanted, wanted};
+    io_uring_register_iowq_max_workers(&uring->ring, bounds); /* before 5.15 there is no bound */
+    bool more = uring->threads > 0;
+    uring->threads = wanted;
+    if (!more)
+        return;
+    /* The kernel starts a thread when something comes: cancels what is not there. */
+    struct io_uring_sqe *sqe = fetch_uring_sqe(uring);
+    io_uring_prep_cancel64(sqe, UINT64_MAX - 3, 0);
+    io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
+    io_uring_sqe_set_data64(sqe, FETCH_URING_CANCEL);
+    io_uring_submit(&uring->ring);
 }
 
 /* Sends one request and takes its answer: a seccomp filter can allow a ring to be made and refuse

@@ -16,7 +16,15 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-enum { FETCH_DEPTH_AUTO = 256, CHORE_THREADS = 2, TICK_MS = 250, RATE_ROWS = 1000 };
+enum {
+    FETCH_DEPTH_AUTO = 256,
+    CHORE_THREADS = 2,
+    LISTER_THREADS = 32, /* so many folders that do not answer keep the others from being listed */
+    TEND_MS = 200,
+    TICK_MS = 250,
+    RATE_ROWS = 1000,
+    STOP_WAIT_MS = 1000
+};
 static const uint64_t ARENA_AUTO_BYTES = UINT64_C(256) << 20;
 static const uint64_t ARENA_LEAST_BYTES = UINT64_C(64) << 10;
 static const uint64_t NS_PER_MS = 1000000;
@@ -34,7 +42,7 @@ static uint64_t memory_of(const struct config *config)
     return config->memory_bytes ? config->memory_bytes : limits_memory_bytes() / 4;
 }
 
-static int memory_plan(struct pipeline *pipeline, uint64_t *ret_arena_bytes, struct err *reterr)
+static int memory_plan(struct pipeline *pipeline, struct err *reterr)
 {
     const struct config *config = pipeline->params.config;
     uint64_t memory = memory_of(config);
@@ -47,44 +55,22 @@ static int memory_plan(struct pipeline *pipeline, uint64_t *ret_arena_bytes, str
                        "; fetch.memory is at least %" PRIu64 " and at most half of `memory`",
                        memory, arena, ARENA_LEAST_BYTES);
     pipeline->memory_limit = memory;
-    *ret_arena_bytes = (arena + 4095) & ~UINT64_C(4095);
+    pipeline->arena_bytes = (arena + 4095) & ~UINT64_C(4095);
     return 0;
 }
 
 static void on_chores(void *context, uint32_t events)
 {
-    struct pipeline *pipeline = context;
     (void)events;
-    chores_reap(pipeline->chores);
-}
-
-static void on_fetch(void *context, uint32_t events)
-{
-    (void)events;
-    pipeline_fetch_take(context);
+    chores_reap(context);
 }
 
 static int make_core(struct pipeline *pipeline, struct err *reterr)
 {
-    const struct config *config = pipeline->params.config;
-    uint64_t arena_bytes = 0;
-    int rc = memory_plan(pipeline, &arena_bytes, reterr);
+    int rc = memory_plan(pipeline, reterr);
     if (rc < 0)
         return rc;
-    uint64_t free_bytes = UINT64_MAX;
-    rc = spdl_shm_segment_create(&pipeline->arena, (enum spdl_shm_kind)config->shm,
-                                 SPDL_SHM_READ_BY_OTHERS, arena_bytes,
-                                 config->shm == CONFIG_SHM_POSIX, &free_bytes);
-    if (rc < 0)
-        return err_set(reterr, rc,
-                       "memory for blobs in flight (%" PRIu64 " bytes) could not be had: %s%s",
-                       arena_bytes, strerror(-rc),
-                       rc == -ENOSPC ? "; lower fetch.memory, or use shm: memfd"
-                       : rc == -ENOTSUP && config->shm == CONFIG_SHM_MEMFD
-                           ? "; /proc is not mounted, which shm: memfd needs"
-                           : "");
-    struct pipeline_core_params params = {.arena_bytes = arena_bytes,
-                                          .memory_bytes = pipeline->memory_limit - arena_bytes,
+    struct pipeline_core_params params = {.memory_bytes = pipeline->memory_limit,
                                           .fetch_depth = pipeline->fetch_depth,
                                           .threads = pipeline->threads,
                                           .rate_rows = RATE_ROWS,
@@ -94,28 +80,37 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
     return pipeline->core ? 0 : err_set(reterr, -ENOMEM, "no memory for the conductor");
 }
 
-static int make_engines(struct pipeline *pipeline, struct err *reterr)
+int pipeline_engine_open(const struct pipeline *pipeline, struct fetch **ret_fetch, char note[256],
+                         struct err *reterr)
 {
     const struct config *config = pipeline->params.config;
     /* The core keeps to fetch.depth, which may change. */
     struct fetch_params params = {.depth = FETCH_DEPTH_MAX};
     memcpy(params.faulty, config->fetch_faulty, sizeof params.faulty);
-    int rc = fetch_open(engine_name(config->fetch_engine), &params, &pipeline->fetch,
-                        pipeline->engine_note, reterr);
+    return fetch_open(engine_name(config->fetch_engine), &params, ret_fetch, note, reterr);
+}
+
+/* The first engine is opened at the start, so that one that is refused is told of at once. */
+static int make_engines(struct pipeline *pipeline, struct err *reterr)
+{
+    int rc = pipeline_engine_open(pipeline, &pipeline->spare_fetch, pipeline->engine_note, reterr);
     if (rc < 0)
         return rc;
+    snprintf(pipeline->engine_name, sizeof pipeline->engine_name, "%s",
+             fetch_engine(pipeline->spare_fetch));
     if (pipeline->engine_note[0])
-        log_line(LOG_LEVEL_WARNING, "reads go by %s: %s", fetch_engine(pipeline->fetch),
+        log_line(LOG_LEVEL_WARNING, "reads go by %s: %s", pipeline->engine_name,
                  pipeline->engine_note);
     pipeline->chores = chores_create(CHORE_THREADS);
-    if (!pipeline->chores)
+    pipeline->listers = chores_create(LISTER_THREADS);
+    if (!pipeline->chores || !pipeline->listers)
         return err_set(reterr, -ENOMEM, "no thread for slow work");
-    rc = loop_add(pipeline->params.loop, fetch_fd(pipeline->fetch), EPOLLIN, on_fetch, pipeline,
-                  &pipeline->fetch_source);
+    rc = loop_add(pipeline->params.loop, chores_fd(pipeline->chores), EPOLLIN, on_chores,
+                  pipeline->chores, &pipeline->chores_source);
     if (rc == 0)
-        rc = loop_add(pipeline->params.loop, chores_fd(pipeline->chores), EPOLLIN, on_chores,
-                      pipeline, &pipeline->chores_source);
-    return rc < 0 ? err_set(reterr, rc, "no watch on reads: %s", strerror(-rc)) : 0;
+        rc = loop_add(pipeline->params.loop, chores_fd(pipeline->listers), EPOLLIN, on_chores,
+                      pipeline->listers, &pipeline->listers_source);
+    return rc < 0 ? err_set(reterr, rc, "no watch on slow work: %s", strerror(-rc)) : 0;
 }
 
 /* Threads and reads in flight, as the settings say. */
@@ -134,7 +129,6 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
     if (!pipeline)
         return err_set(reterr, -ENOMEM, "no memory for the conductor");
     pipeline->params = *params;
-    pipeline->arena.fd = pipeline->arena.read_only_fd = -1;
     counts_take(pipeline);
     int rc = getrandom(&pipeline->generation, sizeof pipeline->generation, 0) ==
                      sizeof pipeline->generation
@@ -153,19 +147,52 @@ int pipeline_create(const struct pipeline_params *params, struct pipeline **ret_
     return 0;
 }
 
+/* All are asked to leave before the first is waited for. */
+static void stop_workers(struct pipeline *pipeline)
+{
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].worker)
+            pipeline_worker_leave(pipeline->seats[i].worker);
+    uint64_t until_ns = loop_now_ns() + STOP_WAIT_MS * NS_PER_MS;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        uint64_t now_ns = loop_now_ns();
+        uint32_t wait_ms = now_ns < until_ns ? (uint32_t)((until_ns - now_ns) / NS_PER_MS) + 1 : 0;
+        pipeline_worker_stop(pipeline->seats[i].worker, wait_ms);
+        pipeline->seats[i].worker = NULL;
+    }
+}
+
+/* all: those of seats that are being made too. */
+static void close_engines(struct pipeline *pipeline, bool all)
+{
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].phase == SEAT_OPEN)
+            fetch_leave(pipeline->seats[i].fetch);
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        if (pipeline->seats[i].phase == SEAT_FREE ||
+            (pipeline->seats[i].phase != SEAT_OPEN && !all))
+            continue;
+        loop_remove(pipeline->params.loop, pipeline->seats[i].fetch_source);
+        fetch_close(pipeline->seats[i].fetch);
+        pipeline->seats[i].fetch = NULL;
+    }
+    fetch_close(pipeline->spare_fetch);
+    pipeline->spare_fetch = NULL;
+}
+
 void pipeline_destroy(struct pipeline *pipeline)
 {
     if (!pipeline)
         return;
-    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
-        pipeline_worker_stop(pipeline->seats[i].worker);
-    loop_remove(pipeline->params.loop, pipeline->fetch_source);
+    stop_workers(pipeline);
     loop_remove(pipeline->params.loop, pipeline->chores_source);
-    fetch_close(pipeline->fetch);
-    pipeline->fetch = NULL;
+    loop_remove(pipeline->params.loop, pipeline->listers_source);
     if (pipeline->chores)
         pipeline_keep_finish(pipeline);
-    if (!chores_destroy(pipeline->chores))
+    bool made = chores_destroy(pipeline->chores);
+    bool listed = chores_destroy(pipeline->listers);
+    close_engines(pipeline, made);
+    if (!made || !listed)
         return; /* a folder is listed that does not answer: it ends with the process */
     for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
         if (pipeline->streams[i]) {
@@ -184,7 +211,7 @@ void pipeline_destroy(struct pipeline *pipeline)
     pipeline_index_free_all(pipeline);
     pipeline_dataset_free_all(pipeline);
     pipeline_core_destroy(pipeline->core);
-    spdl_shm_segment_destroy(&pipeline->arena);
+    pipeline_seat_free_all(pipeline);
     free(pipeline);
 }
 
@@ -194,13 +221,13 @@ int pipeline_settings_check(const struct pipeline *pipeline, const struct config
                             struct err *reterr)
 {
     uint64_t memory = memory_of(next);
-    if (memory / 2 >= pipeline->arena.bytes)
+    if (memory / 2 >= pipeline->arena_bytes)
         return 0;
     return err_set(reterr, -ENOSPC,
                    "memory %" PRIu64 " bytes is too little: %" PRIu64
                    " of it are for blobs in flight (fetch.memory, which needs a restart), and that "
                    "is at most half",
-                   memory, pipeline->arena.bytes);
+                   memory, pipeline->arena_bytes);
 }
 
 void pipeline_settings_changed(struct pipeline *pipeline)
@@ -208,7 +235,7 @@ void pipeline_settings_changed(struct pipeline *pipeline)
     uint32_t threads = pipeline->threads;
     counts_take(pipeline);
     pipeline->memory_limit = memory_of(pipeline->params.config);
-    pipeline_core_set_memory(pipeline->core, pipeline->memory_limit - pipeline->arena.bytes);
+    pipeline_core_set_memory(pipeline->core, pipeline->memory_limit);
     pipeline_core_set_fetch_depth(pipeline->core, pipeline->fetch_depth);
     if (threads != pipeline->threads) {
         pipeline_core_set_threads(pipeline->core, pipeline->threads);
@@ -283,7 +310,7 @@ static void end_words(struct pipeline *pipeline, const struct pipeline_command *
                  "batch %" PRIu64 ": sample %.*s is larger than fetch.memory (%" PRIu64
                  " bytes): raise it",
                  view->published, sample.key_bytes < 200 ? (int)sample.key_bytes : 200, sample.key,
-                 pipeline->arena.bytes);
+                 pipeline->arena_bytes);
     } else {
         snprintf(stream->end_message, sizeof stream->end_message,
                  "after batch %" PRIu64
@@ -351,11 +378,13 @@ static void run_core(struct pipeline *pipeline)
     struct pipeline_command command;
     while (pipeline_core_next(pipeline->core, &command))
         carry_out(pipeline, &command);
-    fetch_kick(pipeline->fetch);
-    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
-        if (pipeline->seats[i].worker)
-            pipeline_worker_kick(pipeline->seats[i].worker,
-                                 pipeline_core_cost_ns(pipeline->core, i));
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        const struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->fetch && seat->phase == SEAT_OPEN)
+            fetch_kick(seat->fetch);
+        if (seat->worker)
+            pipeline_worker_kick(seat->worker, pipeline_core_cost_ns(pipeline->core, i));
+    }
 }
 
 static uint32_t drain(struct pipeline *pipeline, bool waiting, uint64_t now_ns)
@@ -379,10 +408,22 @@ static int64_t shorter(int64_t a, int64_t b)
     return a < 0 ? b : b < 0 || a < b ? a : b;
 }
 
+/* Reads that are late shall not keep others from being done. */
+static void tend(struct pipeline *pipeline, uint64_t now_ns)
+{
+    if (now_ns - pipeline->tended_ns < TEND_MS * NS_PER_MS)
+        return;
+    pipeline->tended_ns = now_ns;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].phase == SEAT_OPEN && pipeline_core_fetching(pipeline->core, i) > 0)
+            fetch_tend(pipeline->seats[i].fetch);
+}
+
 int64_t pipeline_step(struct pipeline *pipeline)
 {
     uint64_t now_ns = loop_now_ns();
     int64_t wait_ns;
+    pipeline->now_ns = now_ns;
     drain(pipeline, false, now_ns);
     do {
         wait_ns = pipeline_seat_step(pipeline, now_ns);
@@ -391,7 +432,9 @@ int64_t pipeline_step(struct pipeline *pipeline)
     } while (drain(pipeline, true, now_ns) > 0);
     pipeline_why_count(pipeline, now_ns);
     pipeline_keep_step(pipeline, now_ns);
+    tend(pipeline, now_ns);
     wait_ns = shorter(wait_ns, pipeline_fetch_again(pipeline, now_ns));
+    wait_ns = shorter(wait_ns, pipeline_seat_idle(pipeline, now_ns));
     if (pipeline->stream_count > 0)
         wait_ns = shorter(wait_ns, (int64_t)(TICK_MS * NS_PER_MS));
     return wait_ns;
@@ -401,23 +444,34 @@ int64_t pipeline_step(struct pipeline *pipeline)
 
 _Static_assert((int)PIPELINE_WORKERS_MAX <= (int)PIPELINE_STATUS_WORKERS_MAX, "room for all");
 
-void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status)
+static void count_reads(const struct fetch *fetch, struct pipeline_status *status)
 {
     struct fetch_stats reads;
-    fetch_stats(pipeline->fetch, &reads);
-    *ret_status = (struct pipeline_status){
-        .engine = fetch_engine(pipeline->fetch),
-        .engine_note = pipeline->engine_note,
-        .memory_limit = pipeline->memory_limit,
-        .memory_used = pipeline_core_memory_used(pipeline->core) + pipeline->arena.bytes,
-        .arena_used = pipeline_core_arena_used(pipeline->core),
-        .arena_bytes = pipeline->arena.bytes,
-        .reads = reads.reads,
-        .read_bytes = reads.bytes,
-        .worker_restarts = pipeline->worker_restarts,
-        .decode_threads = pipeline->threads};
+    if (!fetch)
+        return;
+    fetch_stats(fetch, &reads);
+    status->reads += reads.reads;
+    status->read_bytes += reads.bytes;
+}
+
+void pipeline_status(const struct pipeline *pipeline, struct pipeline_status *ret_status)
+{
+    *ret_status = (struct pipeline_status){.engine = pipeline->engine_name,
+                                           .engine_note = pipeline->engine_note,
+                                           .memory_limit = pipeline->memory_limit,
+                                           .memory_used = pipeline_core_memory_used(pipeline->core),
+                                           .reads = pipeline->ended_reads,
+                                           .read_bytes = pipeline->ended_read_bytes,
+                                           .worker_restarts = pipeline->worker_restarts,
+                                           .decode_threads = pipeline->threads};
+    count_reads(pipeline->spare_fetch, ret_status);
     for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
         const struct pipeline_seat *seat = &pipeline->seats[i];
+        if (seat->phase != SEAT_OPEN)
+            continue;
+        count_reads(seat->fetch, ret_status);
+        ret_status->arena_used += pipeline_core_arena_used(pipeline->core, i);
+        ret_status->arena_bytes += seat->arena.bytes;
         if (seat->worker)
             ret_status->workers[ret_status->worker_count++] = (struct pipeline_worker_status){
                 .pid = pipeline_worker_pid(seat->worker), .uid = seat->uid, .lock = seat->lock};

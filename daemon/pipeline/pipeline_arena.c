@@ -70,7 +70,7 @@ int pipeline_arena_take(struct pipeline_arena *arena, uint64_t bytes, uint64_t *
     ASSERT(bytes > 0);
     if (bytes > arena->bytes || arena->spare == 0)
         return -EAGAIN;
-    bytes = (bytes + PIPELINE_ARENA_ALIGN - 1) & ~(uint64_t)(PIPELINE_ARENA_ALIGN - 1);
+    bytes = pipeline_arena_taken(bytes);
     uint32_t number = bytes >= arena->hint_bytes ? arena->hint : arena->extents[ENDS].after;
     uint64_t at = gap_at(arena, number);
     while (arena->extents[number].offset - at < bytes) {

@@ -27,6 +27,12 @@ struct pipeline_arena {
     uint32_t *chains;                      /* first of each; as `chained`; owned */
 };
 
+/* What a blob of so many bytes takes. */
+static inline uint64_t pipeline_arena_taken(uint64_t bytes)
+{
+    return (bytes + PIPELINE_ARENA_ALIGN - 1) & ~(uint64_t)(PIPELINE_ARENA_ALIGN - 1);
+}
+
 /* 0 or -ENOMEM. */
 int pipeline_arena_init(struct pipeline_arena *arena, uint64_t bytes);
 void pipeline_arena_fini(struct pipeline_arena *arena);

@@ -9,20 +9,12 @@
 #include "base/assert.h"
 #include "pipeline/pipeline_core_state.h"
 
-#define NO_OP UINT32_MAX
-
 struct pipeline_core *pipeline_core_create(const struct pipeline_core_params *params)
 {
     struct pipeline_core *core = calloc(1, sizeof *core);
     if (!core)
         return NULL;
     core->params = *params;
-    if (pipeline_arena_init(&core->arena, params->arena_bytes) < 0) {
-        free(core);
-        return NULL;
-    }
-    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++)
-        core->ops[i].next_free = i + 1 < PIPELINE_OPS_MAX ? i + 1 : NO_OP;
     return core;
 }
 
@@ -45,7 +37,10 @@ void pipeline_core_destroy(struct pipeline_core *core)
             stream_fini(core->streams[i]);
         free(core->streams[i]);
     }
-    pipeline_arena_fini(&core->arena);
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        pipeline_arena_fini(&core->workers[i].arena);
+        free(core->workers[i].ops);
+    }
     free(core);
 }
 
@@ -74,12 +69,19 @@ static int stream_init(struct core_stream *stream, const struct pipeline_stream_
     return 0;
 }
 
+uint64_t pipeline_core_stream_bytes(uint32_t slot_count, uint64_t rows)
+{
+    const struct core_slot *slot = NULL;
+    uint64_t row_bytes = sizeof *slot->row + sizeof *slot->queue + sizeof *slot->again;
+    return slot_count * rows * row_bytes + sizeof(struct core_stream);
+}
+
 int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_params *params,
                        uint32_t *ret_stream, uint64_t *ret_free_bytes)
 {
     if (params->slot_count < 2 || params->slot_count > PIPELINE_SLOTS_MAX ||
-        params->worker >= PIPELINE_WORKERS_MAX || params->max_consecutive == 0 ||
-        params->schedule.world == 0 ||
+        params->worker >= PIPELINE_WORKERS_MAX || !core->workers[params->worker].open ||
+        params->max_consecutive == 0 || params->schedule.world == 0 ||
         params->schedule.batch / params->schedule.world > PIPELINE_ROWS_MAX ||
         params->schedule.batch % params->schedule.world != 0 || params->schedule.batch == 0)
         return -EINVAL;
@@ -98,6 +100,7 @@ int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_
     if (!core->streams[number] || stream_init(core->streams[number], params) < 0)
         return -ENOMEM;
     core->memory_used += params->memory_bytes;
+    core->workers[params->worker].streams++;
     core->active[core->active_count++] = number;
     pipeline_core_touch(core, number);
     *ret_stream = number;
@@ -108,46 +111,13 @@ void pipeline_core_forget(struct pipeline_core *core, uint32_t number)
 {
     struct core_stream *stream = core->streams[number];
     core->memory_used -= stream->params.memory_bytes;
+    core->workers[stream->params.worker].streams--;
     for (uint32_t i = 0; i < core->active_count; i++)
         if (core->active[i] == number) {
             core->active[i] = core->active[--core->active_count];
             break;
         }
     stream_fini(stream);
-}
-
-struct core_op *pipeline_core_op_take(struct pipeline_core *core)
-{
-    if (core->free_op == NO_OP)
-        return NULL;
-    struct core_op *op = &core->ops[core->free_op];
-    core->free_op = op->next_free;
-    if (++op->generation == 0)
-        op->generation = 1;
-    return op;
-}
-
-void pipeline_core_op_give(struct pipeline_core *core, struct core_op *op)
-{
-    op->kind = CORE_OP_FREE;
-    op->next_free = core->free_op;
-    core->free_op = (uint32_t)(op - core->ops);
-}
-
-uint64_t pipeline_core_ticket(const struct pipeline_core *core, const struct core_op *op)
-{
-    return (uint64_t)op->generation << 32 | (uint64_t)(op - core->ops);
-}
-
-static struct core_op *op_find(struct pipeline_core *core, uint64_t ticket, enum op_kind_core kind)
-{
-    uint32_t index = (uint32_t)ticket;
-    if (index >= PIPELINE_OPS_MAX)
-        return NULL;
-    struct core_op *op = &core->ops[index];
-    if (op->kind != kind || (op->generation != ticket >> 32 && !DEFECT(8)))
-        return NULL;
-    return op;
 }
 
 static struct pipeline_row_ref op_ref(const struct pipeline_core *core, const struct core_op *op)
@@ -165,18 +135,18 @@ static struct pipeline_row_ref op_ref(const struct pipeline_core *core, const st
 int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
                              struct pipeline_row_ref *ret_ref)
 {
-    uint32_t index = (uint32_t)ticket;
-    if (index >= PIPELINE_OPS_MAX || core->ops[index].kind == CORE_OP_FREE ||
-        core->ops[index].generation != ticket >> 32)
+    const struct core_op *op = pipeline_core_op_find(core, ticket);
+    if (!op)
         return -EPROTO;
-    *ret_ref = op_ref(core, &core->ops[index]);
+    *ret_ref = op_ref(core, op);
     return 0;
 }
 
-void pipeline_core_blob_drop(struct pipeline_core *core, struct core_row *row)
+void pipeline_core_blob_drop(struct pipeline_core *core, struct core_stream *stream,
+                             struct core_row *row)
 {
     if (row->blob_bytes > 0)
-        pipeline_arena_give(&core->arena, row->blob_offset);
+        pipeline_core_blob_give(core, stream, row->blob_offset, row->blob_bytes);
     row->blob_bytes = 0;
 }
 
@@ -191,8 +161,8 @@ void pipeline_core_row_ready(struct core_slot *slot, uint32_t row)
 static void stream_cancel(struct pipeline_core *core, uint32_t number)
 {
     struct core_stream *stream = core->streams[number];
-    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++) {
-        struct core_op *op = &core->ops[i];
+    for (uint32_t i = 0; i < PIPELINE_OPS_MAX && stream->fetches + stream->decodes > 0; i++) {
+        struct core_op *op = &core->workers[stream->params.worker].ops[i];
         if (op->kind == CORE_OP_FREE || op->stream != number)
             continue;
         struct core_row *row = &stream->slots[op->slot].row[op->row];
@@ -204,7 +174,7 @@ static void stream_cancel(struct pipeline_core *core, uint32_t number)
     for (uint32_t i = 0; i < stream->params.slot_count; i++)
         for (uint32_t r = 0; stream->slots[i].state == SLOT_FILLING && r < stream->slots[i].rows;
              r++)
-            pipeline_core_blob_drop(core, &stream->slots[i].row[r]);
+            pipeline_core_blob_drop(core, stream, &stream->slots[i].row[r]);
 }
 
 void pipeline_core_end(struct pipeline_core *core, uint32_t number, int code,
@@ -223,16 +193,16 @@ void pipeline_core_end(struct pipeline_core *core, uint32_t number, int code,
 static int feed_fetched(struct pipeline_core *core, const struct pipeline_event *event,
                         struct pipeline_row_ref *ref)
 {
-    struct core_op *op = op_find(core, event->ticket, CORE_OP_FETCH);
-    if (!op || (unsigned)event->class_number >= SPDL_CLASS_COUNT)
+    struct core_op *op = pipeline_core_op_find(core, event->ticket);
+    if (!op || op->kind != CORE_OP_FETCH || (unsigned)event->class_number >= SPDL_CLASS_COUNT)
         return -EPROTO;
     struct core_stream *stream = core->streams[op->stream];
     *ref = op_ref(core, op);
-    core->fetching--;
+    core->workers[op->worker].fetching--;
     stream->fetches--;
     if (op->orphan) {
         if (op->blob_bytes > 0 && !DEFECT(6))
-            pipeline_arena_give(&core->arena, op->blob_offset);
+            pipeline_core_blob_give(core, stream, op->blob_offset, op->blob_bytes);
         pipeline_core_touch(core, op->stream);
     } else {
         struct core_slot *slot = &stream->slots[op->slot];
@@ -249,8 +219,9 @@ static int feed_fetched(struct pipeline_core *core, const struct pipeline_event 
 static int feed_decoded(struct pipeline_core *core, const struct pipeline_event *event,
                         struct pipeline_row_ref *ref)
 {
-    struct core_op *op = op_find(core, event->ticket, CORE_OP_DECODE);
-    if (!op || op->worker != event->worker || (unsigned)event->class_number >= SPDL_CLASS_COUNT)
+    struct core_op *op = pipeline_core_op_find(core, event->ticket);
+    if (!op || op->kind != CORE_OP_DECODE || op->worker != event->worker ||
+        (unsigned)event->class_number >= SPDL_CLASS_COUNT)
         return -EPROTO;
     struct core_worker *worker = &core->workers[op->worker];
     struct core_stream *stream = core->streams[op->stream];
@@ -263,7 +234,7 @@ static int feed_decoded(struct pipeline_core *core, const struct pipeline_event 
     stream->decodes--;
     if (op->orphan) {
         if (op->blob_bytes > 0)
-            pipeline_arena_give(&core->arena, op->blob_offset);
+            pipeline_core_blob_give(core, stream, op->blob_offset, op->blob_bytes);
         pipeline_core_touch(core, op->stream);
     } else {
         struct core_slot *slot = &stream->slots[op->slot];
@@ -319,9 +290,10 @@ static void op_return(struct pipeline_core *core, struct core_op *op,
     struct core_stream *stream = core->streams[op->stream];
     uint64_t ticket = pipeline_core_ticket(core, op);
     stream->decodes--;
+    core->workers[op->worker].decodes--;
     if (op->orphan) {
         if (op->blob_bytes > 0)
-            pipeline_arena_give(&core->arena, op->blob_offset);
+            pipeline_core_blob_give(core, stream, op->blob_offset, op->blob_bytes);
     } else {
         struct core_slot *slot = &stream->slots[op->slot];
         struct core_row *row = &slot->row[op->row];
@@ -341,12 +313,11 @@ static void op_return(struct pipeline_core *core, struct core_op *op,
 static int feed_worker_down(struct pipeline_core *core, const struct pipeline_event *event)
 {
     struct core_worker *worker = &core->workers[event->worker];
-    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++)
-        if (core->ops[i].kind == CORE_OP_DECODE && core->ops[i].worker == event->worker)
-            op_return(core, &core->ops[i], event);
+    for (uint32_t i = 0; i < PIPELINE_OPS_MAX && worker->decodes > 0; i++)
+        if (worker->ops[i].kind == CORE_OP_DECODE)
+            op_return(core, &worker->ops[i], event);
     worker->up = false;
     worker->alone = false;
-    worker->decodes = 0;
     worker->deaths++;
     bool served = false;
     for (uint32_t i = 0; i < core->active_count; i++) {

@@ -2,13 +2,14 @@
  * of pipeline_core_next; there is no I/O, no clock and no thread in it, so that a simulator can run
  * any schedule by seed. The shell around it (pipeline.c) carries the commands out.
  *
- * A stream has slots, a slot is filled with the rows of one batch, and is published when all its
- * rows are done, in the order of the stream. Slots are the credits: a batch is begun only when a
- * slot is free. A row is placed (its blob gets room in the arena), fetched, decoded, done. A row
- * whose sample fails is placed again with the substitute of its next attempt, or is done with its
- * class, as the policy says. Whether the limits of failures are passed is counted row by row, in
- * the order of the stream, when a batch is due: what ends a stream never hangs on timing. What the
- * outside reports is checked against what is outstanding: a ticket that is not is refused. */
+ * A worker has a seat: an arena for the blobs of its streams and places for what is in flight,
+ * which it shares with no other. A stream has slots, each is filled with the rows of one batch and
+ * published when all are done, in the order of the stream. Slots are the credits: a batch is begun
+ * only when one is free. A row is placed (its blob gets room in the arena), fetched, decoded, done;
+ * one whose sample fails is placed again with the substitute of its next attempt, or is done with
+ * its class, as the policy says. Whether the limits of failures are passed is counted row by row,
+ * in the order of the stream, when a batch is due: what ends a stream never hangs on timing. What
+ * the outside reports is checked against what is outstanding: a ticket that is not is refused. */
 #ifndef SPDLD_PIPELINE_CORE_H
 #define SPDLD_PIPELINE_CORE_H
 
@@ -17,18 +18,18 @@
 #include <stdint.h>
 
 #include "item/class.h"
-#include "pipeline/pipeline_arena.h"
 #include "plan/plan.h"
 
 enum {
     PIPELINE_STREAMS_MAX = 1024,
     PIPELINE_SLOTS_MAX = 64,
     PIPELINE_ROWS_MAX = 65536,
-    PIPELINE_OPS_MAX = 2048,  /* fetches and decodes in flight */
+    PIPELINE_OPS_MAX = 2048, /* fetches and decodes in flight of each worker */
+    PIPELINE_DEPTH_MAX = 1024,
+    PIPELINE_READS_EXTRA = 64,
     PIPELINE_QUEUE_MAX = 512, /* decodes handed to one worker and not finished */
     PIPELINE_WORKERS_MAX = 16,
-    PIPELINE_DEATHS_MAX =
-        20, /* of a worker in a row without one finished row: then its streams fail */
+    PIPELINE_DEATHS_MAX = 20,    /* of a worker, no row finished between: its streams fail */
     PIPELINE_CRASHES_MAX = 2,    /* of a codec on one sample: then its class is CRASH */
     PIPELINE_RATE_UNIT = 1000000 /* a rate of 1 */
 };
@@ -39,43 +40,37 @@ enum pipeline_policy {
     PIPELINE_POLICY_SUBSTITUTE = 3 /* the row shows another sample */
 };
 
-/* Which limit of failures ended a stream. */
-enum pipeline_limit {
-    PIPELINE_LIMIT_NONE = 0,
-    PIPELINE_LIMIT_FIRST,       /* the policy is fail */
-    PIPELINE_LIMIT_ATTEMPTS,    /* a row's sample and all its substitutes failed */
-    PIPELINE_LIMIT_CONSECUTIVE, /* rows one after another whose sample failed */
-    PIPELINE_LIMIT_RATE
+enum pipeline_limit { /* of failures, that ended a stream */
+                      PIPELINE_LIMIT_NONE = 0,
+                      PIPELINE_LIMIT_FIRST,    /* the policy is fail */
+                      PIPELINE_LIMIT_ATTEMPTS, /* a row's sample and all its substitutes failed */
+                      PIPELINE_LIMIT_CONSECUTIVE, /* rows one after another whose sample failed */
+                      PIPELINE_LIMIT_RATE
 };
 
-/* A class that the sample's content decides, as against the state of the world: only such a sample
- * is substituted. */
+/* A class that the sample decides, and not the world: only then it is substituted. */
 static inline bool pipeline_is_content(enum spdl_class class_number)
 {
     return class_number != SPDL_CLASS_RESOURCE && class_number != SPDL_CLASS_TIMEOUT &&
            class_number != SPDL_CLASS_NET_ERROR;
 }
 
-/* Where a sample stands. */
-struct pipeline_place {
+struct pipeline_place { /* where a sample stands */
     uint32_t epoch;
     uint32_t attempt;  /* 0: the sample of the order; else its substitute */
     uint64_t position; /* < samples */
 };
 
-/* What a sample is to the core. */
-struct pipeline_sample {
+struct pipeline_sample { /* what it is to the core */
     uint64_t id;
     uint64_t blob_bytes;          /* to be fetched; 0: nothing */
-    bool in_place;                /* what is fetched is the row: it is read to where that stands and
-                                     not decoded */
+    bool in_place;                /* what is fetched is the row: read there, not decoded */
     enum spdl_class class_number; /* not OK: it fails without being fetched (above a limit) */
 };
 
 struct pipeline_core_params {
-    uint64_t arena_bytes;
-    uint64_t memory_bytes; /* limit for the streams' memory */
-    uint32_t fetch_depth;  /* fetches in flight */
+    uint64_t memory_bytes; /* limit for the memory of streams and seats */
+    uint32_t fetch_depth;  /* fetches in flight of a stream; 1 … PIPELINE_DEPTH_MAX */
     uint32_t threads;      /* of each worker */
     uint32_t rate_rows;    /* of a stream, before its rate of failures is looked at */
     /* Looks up the sample at a place of the stream. Pure, quick. */
@@ -86,8 +81,7 @@ struct pipeline_core_params {
 
 struct pipeline_stream_params {
     struct plan_schedule schedule; /* checked */
-    uint32_t slot_count;           /* 2 … PIPELINE_SLOTS_MAX */
-    uint32_t worker;               /* < PIPELINE_WORKERS_MAX */
+    uint32_t slot_count, worker;   /* 2 … PIPELINE_SLOTS_MAX; < PIPELINE_WORKERS_MAX */
     uint32_t policy;               /* enum pipeline_policy */
     uint32_t max_rate;             /* of failed rows, in PIPELINE_RATE_UNIT */
     uint32_t max_consecutive;      /* failed rows, and substitutes of one row; at least 1 */
@@ -148,8 +142,7 @@ struct pipeline_command {
     enum pipeline_limit limit;
 };
 
-/* Where a ticket or a release leads: filled by feed for FETCHED, DECODED and RELEASE (without row).
- */
+/* Where a ticket or a release (without row) leads: filled by feed. */
 struct pipeline_row_ref {
     uint32_t stream, slot, row;
     bool orphan;      /* its stream is closing: nothing is to be written down */
@@ -157,7 +150,6 @@ struct pipeline_row_ref {
     uint64_t id;
 };
 
-/* What a publisher and a status need to know of a slot and its rows. */
 struct pipeline_slot_view {
     uint64_t sequence;
     struct plan_batch batch;
@@ -176,8 +168,7 @@ struct pipeline_row_view {
 enum pipeline_reason {
     PIPELINE_REASON_NONE = 0, /* ended or closing */
     PIPELINE_REASON_OPENING,  /* the worker has not mapped it yet, or is being started again */
-    PIPELINE_REASON_RANK,     /* batches are ready beyond the one it may hold, or every slot is: the
-                                 rank is the slow one */
+    PIPELINE_REASON_RANK,     /* it has batches ready beyond the one it may hold, or all slots */
     PIPELINE_REASON_READS,    /* rows of its oldest batch are being read */
     PIPELINE_REASON_MEMORY,   /* they wait for room in the arena */
     PIPELINE_REASON_DECODE,   /* they wait for a thread or are being decoded */
@@ -191,8 +182,8 @@ struct pipeline_stream_view {
     struct plan_batch next_batch;        /* the next to be published */
     uint64_t failures[SPDL_CLASS_COUNT]; /* of samples, substitutes too */
     uint64_t samples;                    /* rows published */
-    /* Counted for the limits, up to the row that passed one: rows, those whose sample failed, the
-     * last of them without one between, those of the most frequent class. */
+    /* Counted for the limits, up to the row that passed one: rows, those that failed, the last of
+     * them without one between, those of the most frequent class. */
     uint64_t counted_rows, failed_rows, most_rows;
     uint32_t consecutive_rows;
     enum spdl_class most_class;
@@ -202,21 +193,34 @@ struct pipeline_stream_view {
 
 struct pipeline_core;
 
-struct pipeline_core *
-pipeline_core_create(const struct pipeline_core_params *params); /* owned; NULL: no memory */
+/* Owned; NULL: no memory. */
+struct pipeline_core *pipeline_core_create(const struct pipeline_core_params *params);
 void pipeline_core_destroy(struct pipeline_core *core);
 
-/* A new stream; it waits for START. 0; -ENOSPC with *ret_free_bytes: over the limit of memory;
- * -EMFILE: PIPELINE_STREAMS_MAX are open; -ENOMEM; -EINVAL. */
+/* Fetches that a worker's streams may have in flight together: no stream alone can take all. */
+static inline uint32_t pipeline_core_reads_max(uint32_t fetch_depth)
+{
+    return fetch_depth + fetch_depth / 3 + 1 + PIPELINE_READS_EXTRA;
+}
+
+/* A place for a worker, with an arena of its own; memory_bytes: what it takes in all. 0; -ENOSPC
+ * with *ret_free_bytes: over the limit of memory; -ENOMEM; -EINVAL: it is open. */
+int pipeline_core_seat_open(struct pipeline_core *core, uint32_t worker, uint64_t arena_bytes,
+                            uint64_t memory_bytes, uint64_t *ret_free_bytes);
+/* It must have no stream, and its worker be down. */
+void pipeline_core_seat_close(struct pipeline_core *core, uint32_t worker);
+/* Memory that the core itself takes for a stream of so many slots and rows. */
+uint64_t pipeline_core_stream_bytes(uint32_t slot_count, uint64_t rows);
+/* A new stream of a worker whose seat is open; it waits for START. Errors as before; -EMFILE:
+ * PIPELINE_STREAMS_MAX are open. */
 int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_params *params,
                        uint32_t *ret_stream, uint64_t *ret_free_bytes);
 
-/* 0; -EPROTO: the event names something that is not outstanding (nothing is changed). ret_ref may
- * be NULL. */
+/* 0; -EPROTO: it names what is not outstanding, nothing is changed. ret_ref may be NULL. */
 int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *event,
                        struct pipeline_row_ref *ret_ref);
 
-/* Where an outstanding ticket leads; -EPROTO: it is not outstanding. Changes nothing. */
+/* Where a ticket leads; -EPROTO: it is not outstanding. */
 int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
                              struct pipeline_row_ref *ret_ref);
 
@@ -232,14 +236,13 @@ void pipeline_core_stream(const struct pipeline_core *core, uint32_t stream,
                           struct pipeline_stream_view *ret_view);
 enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint32_t stream);
 uint64_t pipeline_core_memory_used(const struct pipeline_core *core);
-uint64_t pipeline_core_arena_used(const struct pipeline_core *core);
-uint32_t pipeline_core_fetching(const struct pipeline_core *core);
+uint64_t pipeline_core_arena_used(const struct pipeline_core *core, uint32_t worker);
+uint32_t pipeline_core_fetching(const struct pipeline_core *core, uint32_t worker);
 uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worker);
-uint32_t pipeline_core_cost_ns(const struct pipeline_core *core,
-                               uint32_t worker); /* moving mean of a row's decode; 0: none yet */
+/* Moving mean of a row's decode; 0: none yet. */
+uint32_t pipeline_core_cost_ns(const struct pipeline_core *core, uint32_t worker);
 
-/* Live: decoding threads of each worker; reads in flight; the limit for the streams' memory, which
- * may be below what they have: then none is opened until enough are gone. */
+/* Live. The limit of memory may be below what is used: then nothing is opened for a while. */
 void pipeline_core_set_threads(struct pipeline_core *core, uint32_t threads);
 void pipeline_core_set_fetch_depth(struct pipeline_core *core, uint32_t depth);
 void pipeline_core_set_memory(struct pipeline_core *core, uint64_t bytes);

@@ -46,7 +46,7 @@ void pipeline_core_row_done(struct pipeline_core *core, uint32_t number, struct 
 {
     struct core_stream *stream = core->streams[number];
     struct core_row *row = &slot->row[row_number];
-    pipeline_core_blob_drop(core, row);
+    pipeline_core_blob_drop(core, stream, row);
     if (class_number != SPDL_CLASS_OK) {
         slot->failures[class_number] += DEFECT(20) && row->attempt == 1 ? 2 : 1;
         if (row->attempt == 0 || DEFECT(21)) {

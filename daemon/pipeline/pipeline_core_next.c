@@ -10,8 +10,7 @@
 
 enum {
     QUEUE_TIME_NS = 4000000, /* work handed to a worker ahead of its threads */
-    QUEUE_FIRST = 4,         /* rows for each thread while the cost is not known */
-    BLOBS_EXTRA = 64         /* blobs fetched and not decoded, beyond twice the depth */
+    QUEUE_FIRST = 4          /* rows for each thread while the cost is not known */
 };
 
 /* --- what streams owe --- */
@@ -139,6 +138,8 @@ static bool may_work(const struct core_stream *stream)
 
 /* --- fetch --- */
 
+_Static_assert(PIPELINE_WORKERS_MAX <= 32, "a bit for each worker");
+
 static struct core_slot *slot_to_place(struct core_stream *stream)
 {
     while (stream->place_sequence < stream->next_sequence) {
@@ -197,23 +198,24 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     struct core_stream *stream = core->streams[number];
     struct pipeline_sample sample;
     struct core_slot *slot = place_easy(core, number, &sample);
-    if (!slot)
+    if (!slot) {
+        stream->memory_wait = false;
         return false;
+    }
+    struct core_worker *worker = &core->workers[stream->params.worker];
     uint64_t offset = 0, blob_bytes = sample.in_place ? 0 : sample.blob_bytes;
     /* Not the sample's fault: it fits into the memory of another daemon. */
-    if (blob_bytes > core->arena.bytes) {
+    if (blob_bytes > worker->arena.bytes) {
         stream->end_has_row = true;
         stream->end_slot = (uint32_t)(slot - stream->slots);
         stream->end_row = pipeline_core_row_next(slot);
         pipeline_core_end(core, number, -ENOSPC, SPDL_CLASS_RESOURCE);
         return false;
     }
-    stream->memory_wait =
-        blob_bytes > 0 && pipeline_arena_take(&core->arena, blob_bytes, &offset) < 0;
-    if (stream->memory_wait)
+    stream->memory_wait = false;
+    if (blob_bytes > 0 && pipeline_core_blob_take(core, stream, blob_bytes, &offset) < 0)
         return false;
-    struct core_op *op = pipeline_core_op_take(core);
-    ASSERT(op);
+    struct core_op *op = pipeline_core_op_take(core, stream->params.worker);
     uint32_t row = pipeline_core_row_take(slot);
     slot->fetching++;
     slot->row[row].state = ROW_FETCHING;
@@ -227,7 +229,7 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     op->blob_offset = offset;
     op->blob_bytes = blob_bytes;
     op->in_place = sample.in_place;
-    core->fetching++;
+    worker->fetching++;
     stream->fetches++;
     stream->served = ++core->turn;
     *command = (struct pipeline_command){.kind = PIPELINE_COMMAND_FETCH,
@@ -244,31 +246,39 @@ static bool fetch_of(struct pipeline_core *core, uint32_t number, struct pipelin
     return true;
 }
 
+/* The most urgent stream that has a row to place and a share left. blocked: workers whose most
+ * urgent stream waits for memory. */
+static struct core_stream *fetch_best(const struct pipeline_core *core, uint32_t blocked,
+                                      uint32_t *ret_number)
+{
+    struct core_stream *best = NULL;
+    for (uint32_t i = 0; i < core->active_count; i++) {
+        struct core_stream *stream = core->streams[core->active[i]];
+        if (!may_work(stream) || (blocked >> stream->params.worker & 1) ||
+            !pipeline_core_may_fetch(core, stream) || !slot_to_place(stream) ||
+            (best && !before(stream, best)))
+            continue;
+        best = stream;
+        *ret_number = core->active[i];
+    }
+    return best;
+}
+
 static bool fetch_next(struct pipeline_core *core, struct pipeline_command *command)
 {
-    if (core->fetching >= core->params.fetch_depth || core->free_op == UINT32_MAX ||
-        core->arena.count >= 2 * core->params.fetch_depth + BLOBS_EXTRA)
-        return false;
-    for (;;) {
-        struct core_stream *best = NULL;
-        uint32_t number = 0;
-        for (uint32_t i = 0; i < core->active_count; i++) {
-            struct core_stream *stream = core->streams[core->active[i]];
-            if (may_work(stream) && slot_to_place(stream) && (!best || before(stream, best))) {
-                best = stream;
-                number = core->active[i];
-            }
-        }
-        if (!best)
-            return false;
+    uint32_t blocked = 0, number = 0;
+    struct core_stream *best;
+    while ((best = fetch_best(core, blocked, &number)) != NULL) {
         if (fetch_of(core, number, command))
             return true;
-        if (best->memory_wait) /* the most urgent keeps its place at the door */
-            return false;
         if (best->ended) /* that is said first, before its room is given to another */
             return false;
-        /* Its rows needed no fetch and are placed now: the next stream has its turn. */
+        /* One that has nothing in memory keeps its place at the door; one that has its share lets
+         * the others pass. Where neither is so its rows needed no fetch and are placed now. */
+        if (best->memory_wait && best->blob_bytes == 0)
+            blocked |= DEFECT(32) ? UINT32_MAX : 1u << best->params.worker;
     }
+    return false;
 }
 
 /* --- decode --- */
@@ -310,8 +320,7 @@ static void decode_of(struct pipeline_core *core, uint32_t number, struct core_s
     uint32_t row = slot->queue[slot->queue_head];
     slot->queue_head = (slot->queue_head + 1) % slot->rows;
     slot->queue_count--;
-    struct core_op *op = pipeline_core_op_take(core);
-    ASSERT(op);
+    struct core_op *op = pipeline_core_op_take(core, stream->params.worker);
     slot->row[row].state = ROW_DECODING;
     slot->decoding++;
     op->kind = CORE_OP_DECODE;
@@ -319,7 +328,6 @@ static void decode_of(struct pipeline_core *core, uint32_t number, struct core_s
     op->stream = number;
     op->slot = (uint32_t)(slot - stream->slots);
     op->row = row;
-    op->worker = stream->params.worker;
     worker->alone = slot->row[row].crashes > 0;
     worker->decodes++;
     stream->decodes++;
@@ -337,10 +345,8 @@ static void decode_of(struct pipeline_core *core, uint32_t number, struct core_s
                                          .blob_offset = slot->row[row].blob_offset,
                                          .blob_bytes = slot->row[row].blob_bytes};
     if (DEFECT(7))
-        pipeline_core_blob_drop(core, &slot->row[row]);
+        pipeline_core_blob_drop(core, stream, &slot->row[row]);
 }
-
-_Static_assert(PIPELINE_WORKERS_MAX <= 32, "a bit for each worker");
 
 /* The most urgent stream that has a row to decode and whose worker takes one. blocked: workers
  * that take none now. */
@@ -367,8 +373,6 @@ static struct core_slot *decode_best(struct pipeline_core *core, uint32_t blocke
 
 static bool decode_next(struct pipeline_core *core, struct pipeline_command *command)
 {
-    if (core->free_op == UINT32_MAX)
-        return false;
     uint32_t blocked = 0, number = 0;
     struct core_slot *slot;
     while ((slot = decode_best(core, blocked, &number)) != NULL) {
@@ -401,100 +405,4 @@ bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret
             continue;
         return decode_next(core, ret_command);
     }
-}
-
-/* --- views --- */
-
-void pipeline_core_slot(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
-                        struct pipeline_slot_view *ret_view)
-{
-    const struct core_slot *s = &core->streams[stream]->slots[slot];
-    *ret_view = (struct pipeline_slot_view){.sequence = s->sequence, .batch = s->batch};
-}
-
-void pipeline_core_row(const struct pipeline_core *core, uint32_t stream, uint32_t slot,
-                       uint32_t row, struct pipeline_row_view *ret_view)
-{
-    const struct core_stream *st = core->streams[stream];
-    const struct core_slot *s = &st->slots[slot];
-    uint64_t position = s->batch.first_position + row;
-    bool failed = s->row[row].class_number != SPDL_CLASS_OK;
-    *ret_view =
-        (struct pipeline_row_view){.id = s->row[row].id,
-                                   .failed_id = failed ? s->row[row].failed_id : s->row[row].id,
-                                   .position = position,
-                                   .attempt = s->row[row].attempt,
-                                   .class_number = (enum spdl_class)s->row[row].class_number,
-                                   .masked = s->row[row].masked,
-                                   .padded = position >= st->params.schedule.samples};
-}
-
-enum pipeline_reason pipeline_core_reason(const struct pipeline_core *core, uint32_t number)
-{
-    const struct core_stream *stream = core->streams[number];
-    if (stream->ended || stream->closing)
-        return PIPELINE_REASON_NONE;
-    if (stream->next_publish == stream->next_sequence || stream->published - stream->released >= 2)
-        return PIPELINE_REASON_RANK;
-    const struct core_slot *slot =
-        &stream->slots[stream->slot_of[stream->next_publish % PIPELINE_SLOTS_MAX]];
-    if (stream->attach != ATTACH_DONE)
-        return PIPELINE_REASON_OPENING;
-    if (core->workers[stream->params.worker].decodes >= core->params.threads)
-        return PIPELINE_REASON_DECODE;
-    if (stream->memory_wait)
-        return PIPELINE_REASON_MEMORY;
-    if (slot->fetching > 0 || slot->placed < slot->rows || slot->again_count > 0)
-        return PIPELINE_REASON_READS;
-    return PIPELINE_REASON_DECODE;
-}
-
-void pipeline_core_stream(const struct pipeline_core *core, uint32_t number,
-                          struct pipeline_stream_view *ret_view)
-{
-    const struct core_stream *stream = core->streams[number];
-    *ret_view = (struct pipeline_stream_view){.published = stream->published,
-                                              .released = stream->released,
-                                              .next_sequence = stream->next_sequence,
-                                              .reason = pipeline_core_reason(core, number),
-                                              .samples = stream->samples,
-                                              .counted_rows = stream->counted_rows,
-                                              .failed_rows = stream->failed_rows,
-                                              .consecutive_rows = stream->consecutive_rows,
-                                              .most_class = pipeline_core_most_class(stream),
-                                              .memory_bytes = stream->params.memory_bytes,
-                                              .ended = stream->ended};
-    for (uint32_t i = 0; i < stream->params.slot_count; i++) {
-        ret_view->free_slots += stream->slots[i].state == SLOT_FREE;
-        ret_view->held_slots += stream->slots[i].state == SLOT_HELD;
-    }
-    plan_batch_at(&stream->params.schedule, stream->next_publish, &ret_view->next_batch);
-    for (uint32_t i = 0; i < SPDL_CLASS_COUNT; i++)
-        ret_view->failures[i] = stream->failures[i];
-    ret_view->most_rows = stream->failed_classes[ret_view->most_class];
-}
-
-uint64_t pipeline_core_memory_used(const struct pipeline_core *core)
-{
-    return core->memory_used;
-}
-
-uint64_t pipeline_core_arena_used(const struct pipeline_core *core)
-{
-    return core->arena.used_bytes;
-}
-
-uint32_t pipeline_core_fetching(const struct pipeline_core *core)
-{
-    return core->fetching;
-}
-
-uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worker)
-{
-    return core->workers[worker].decodes;
-}
-
-uint32_t pipeline_core_cost_ns(const struct pipeline_core *core, uint32_t worker)
-{
-    return (uint32_t)core->workers[worker].cost_ns;
 }

@@ -1,8 +1,10 @@
 /* What the parts of the core share: pipeline_core.c takes events, pipeline_core_next.c gives
- * commands, pipeline_core_failed.c knows what becomes of failed samples. For them alone. */
+ * commands, pipeline_core_failed.c knows what becomes of failed samples, pipeline_core_seat.c what
+ * each worker has for itself. For them alone. */
 #ifndef SPDLD_PIPELINE_CORE_STATE_H
 #define SPDLD_PIPELINE_CORE_STATE_H
 
+#include "pipeline/pipeline_arena.h"
 #include "pipeline/pipeline_core.h"
 
 /* Planted defects, for the test that the simulator finds each of them; always 0 in a program. */
@@ -16,6 +18,7 @@ extern int pipeline_core_defect;
 enum row_state { ROW_IDLE, ROW_FETCHING, ROW_READY, ROW_DECODING, ROW_DONE };
 enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_HELD };
 enum attach_state { ATTACH_NONE, ATTACH_SENT, ATTACH_DONE, ATTACH_DETACHING };
+#define CORE_NO_OP UINT32_MAX
 enum op_kind_core { CORE_OP_FREE, CORE_OP_FETCH, CORE_OP_DECODE };
 
 struct core_row {
@@ -53,6 +56,8 @@ struct core_stream {
     uint64_t published, released;
     uint64_t served;           /* when work of it was last chosen, for turns */
     uint32_t fetches, decodes; /* outstanding */
+    uint64_t blob_bytes;       /* of the arena that are its */
+    uint64_t wait_gives;       /* memory_wait: what the worker's `gives` was */
     int end_code;
     bool end_has_row;
     uint32_t end_slot, end_row;
@@ -82,20 +87,24 @@ struct core_op {
 };
 
 struct core_worker {
+    bool open; /* its seat: it has an arena */
     bool up;
-    bool alone;       /* a suspect is being tried: nothing else is handed over */
-    uint32_t decodes; /* outstanding */
-    uint32_t deaths;  /* in a row, without a finished row */
-    uint64_t cost_ns; /* moving mean; 0: none yet */
+    bool alone;                 /* a suspect is being tried: nothing else is handed over */
+    uint32_t streams;           /* in use */
+    uint32_t fetching, decodes; /* outstanding */
+    uint32_t deaths;            /* in a row, without a finished row */
+    uint64_t cost_ns;           /* moving mean; 0: none yet */
+    uint64_t memory_bytes;      /* that its seat takes */
+    uint64_t gives;             /* blobs given back so far */
+    struct pipeline_arena arena;
+    uint32_t free_op;
+    struct core_op *ops; /* PIPELINE_OPS_MAX; NULL: its seat was never open; owned */
 };
 
 struct pipeline_core {
     struct pipeline_core_params params;
-    struct pipeline_arena arena;
     uint64_t memory_used;
     uint64_t turn;
-    uint32_t fetching;
-    uint32_t free_op;
     uint32_t active_count;
     uint32_t active[PIPELINE_STREAMS_MAX]; /* numbers of the streams in use */
     uint32_t dirty_head, dirty_count;
@@ -103,16 +112,25 @@ struct pipeline_core {
     struct core_stream
         *streams[PIPELINE_STREAMS_MAX]; /* NULL: never used; kept for the next stream otherwise */
     struct core_worker workers[PIPELINE_WORKERS_MAX];
-    struct core_op ops[PIPELINE_OPS_MAX];
 };
 
 /* Marks the stream as worth a look by pipeline_core_next. */
 void pipeline_core_touch(struct pipeline_core *core, uint32_t stream);
 
-/* A free place for something in flight; NULL: all are taken. */
-struct core_op *pipeline_core_op_take(struct pipeline_core *core);
+/* A free place for something in flight of a worker; there is one. */
+struct core_op *pipeline_core_op_take(struct pipeline_core *core, uint32_t worker);
 void pipeline_core_op_give(struct pipeline_core *core, struct core_op *op);
 uint64_t pipeline_core_ticket(const struct pipeline_core *core, const struct core_op *op);
+/* What is in flight under the ticket; NULL: nothing. */
+struct core_op *pipeline_core_op_find(const struct pipeline_core *core, uint64_t ticket);
+
+/* Room for a blob in the arena of the stream's worker: 0, or -EAGAIN, which the stream notes. */
+int pipeline_core_blob_take(struct pipeline_core *core, struct core_stream *stream, uint64_t bytes,
+                            uint64_t *ret_offset);
+void pipeline_core_blob_give(struct pipeline_core *core, struct core_stream *stream,
+                             uint64_t offset, uint64_t bytes);
+/* Whether the stream has its share of fetches and of memory not yet. */
+bool pipeline_core_may_fetch(const struct pipeline_core *core, const struct core_stream *stream);
 
 void pipeline_core_row_ready(struct core_slot *slot, uint32_t row);
 /* Its sample is made, or failed: then the row is perhaps placed again with a substitute. */
@@ -128,7 +146,8 @@ bool pipeline_core_row_is_lost(const struct core_stream *stream, const struct co
 bool pipeline_core_count_batch(struct pipeline_core *core, uint32_t stream, uint32_t slot);
 /* The class of most of the failed rows that were counted. */
 enum spdl_class pipeline_core_most_class(const struct core_stream *stream);
-void pipeline_core_blob_drop(struct pipeline_core *core, struct core_row *row);
+void pipeline_core_blob_drop(struct pipeline_core *core, struct core_stream *stream,
+                             struct core_row *row);
 void pipeline_core_end(struct pipeline_core *core, uint32_t stream, int code,
                        enum spdl_class class_number);
 void pipeline_core_forget(struct pipeline_core *core, uint32_t stream);

@@ -108,12 +108,16 @@ static int parts_make(struct pipeline_dataset *dataset, struct err *reterr)
 /* Ends the source, and what is open for it in the engine. */
 static void close_source(struct pipeline_dataset *dataset)
 {
-    if (dataset->source && dataset->pipeline->fetch)
-        fetch_forget(dataset->pipeline->fetch, dataset->source);
+    struct pipeline *pipeline = dataset->pipeline;
+    if (dataset->source && pipeline->spare_fetch)
+        fetch_forget(pipeline->spare_fetch, dataset->source);
+    for (uint32_t i = 0; dataset->source && i < PIPELINE_WORKERS_MAX; i++)
+        if (pipeline->seats[i].phase == SEAT_OPEN && pipeline->seats[i].fetch)
+            fetch_forget(pipeline->seats[i].fetch, dataset->source);
     source_close(dataset->source);
     dataset->source = NULL;
-    if (dataset->pipeline->looked.dataset == dataset)
-        dataset->pipeline->looked.dataset = NULL; /* points into the source */
+    if (pipeline->looked.dataset == dataset)
+        pipeline->looked.dataset = NULL; /* points into the source */
 }
 
 static int fields_make(struct pipeline_dataset *dataset, struct err *reterr)
@@ -166,7 +170,7 @@ static void list_start(struct pipeline_dataset *dataset)
     dataset->progress = (struct source_progress){0};
     dataset->chore.work = list_work;
     dataset->chore.done = list_done;
-    chores_add(dataset->pipeline->chores, &dataset->chore);
+    chores_add(dataset->pipeline->listers, &dataset->chore);
 }
 
 void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream)

@@ -22,7 +22,7 @@ static const uint64_t NS_PER_MS = 1000000;
 /* A read's ticket is that of its row with the number of the span in bits that the core does not
  * use. */
 enum { SPAN_SHIFT = 16, INDEX_MASK = (1 << SPAN_SHIFT) - 1, SPAN_MASK = 0xff };
-_Static_assert(PIPELINE_OPS_MAX <= INDEX_MASK + 1,
+_Static_assert(PIPELINE_WORKERS_MAX *PIPELINE_OPS_MAX <= INDEX_MASK + 1,
                "the number of an operation leaves room for that of a span");
 
 static uint64_t ticket_of_row(uint64_t ticket)
@@ -30,18 +30,23 @@ static uint64_t ticket_of_row(uint64_t ticket)
     return ticket & ~((uint64_t)SPAN_MASK << SPAN_SHIFT);
 }
 
-static struct pipeline_request *request_of(struct pipeline *pipeline, uint64_t ticket)
+static struct pipeline_seat *seat_of(struct pipeline *pipeline, uint64_t ticket)
 {
-    return &pipeline->requests[ticket & INDEX_MASK];
+    return &pipeline->seats[(ticket & INDEX_MASK) / PIPELINE_OPS_MAX];
+}
+
+static struct pipeline_request *request_of(const struct pipeline_seat *seat, uint64_t ticket)
+{
+    return &seat->requests[ticket % PIPELINE_OPS_MAX];
 }
 
 /* Gives the read to the engine, or keeps it for later where the engine has enough. */
-static void submit(struct pipeline *pipeline, struct pipeline_read *read, uint64_t now_ns)
+static void submit(struct pipeline_seat *seat, struct pipeline_read *read, uint64_t now_ns)
 {
-    if (fetch_submit(pipeline->fetch, &read->fetch) == 0)
+    if (fetch_submit(seat->fetch, &read->fetch) == 0)
         return;
     read->again_ns = now_ns + NS_PER_MS;
-    pipeline->retry_count++;
+    seat->retry_count++;
 }
 
 void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command)
@@ -49,17 +54,19 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
     struct pipeline_stream *stream = pipeline->streams[command->stream];
     const struct pipeline_recipe *recipe = &pipeline_row_look(stream, command->id)->recipe;
     ASSERT(recipe->span_count > 0);
-    struct pipeline_request *request = request_of(pipeline, command->ticket);
+    struct pipeline_seat *seat = seat_of(pipeline, command->ticket);
+    struct pipeline_request *request = request_of(seat, command->ticket);
     request->left = request->span_count = recipe->span_count;
     request->in_place = command->in_place;
     request->worst =
         (struct fetch_result){.ticket = command->ticket, .class_number = SPDL_CLASS_OK};
     uint8_t *into = command->in_place ? sink_row_bytes(stream->sink, 0, command->slot, command->row)
-                                      : (uint8_t *)pipeline->arena.base + command->blob_offset;
+                                      : (uint8_t *)seat->arena.base + command->blob_offset;
     for (uint32_t i = 0; i < recipe->span_count; i++) {
         const struct pipeline_span *span = &recipe->spans[i];
         request->reads[i] =
-            (struct pipeline_read){.fetch = {.ticket = command->ticket | (uint64_t)i << SPAN_SHIFT,
+            (struct pipeline_read){.begin_ns = pipeline->now_ns,
+                                   .fetch = {.ticket = command->ticket | (uint64_t)i << SPAN_SHIFT,
                                              .root_fd = span->file->root_fd,
                                              .path = span->file->path,
                                              .offset = span->offset,
@@ -69,7 +76,7 @@ void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_comma
                                              .owner = stream->dataset->source,
                                              .file = span->file->file,
                                              .into = into + span->blob_at}};
-        submit(pipeline, &request->reads[i], 0);
+        submit(seat, &request->reads[i], 0);
     }
 }
 
@@ -206,7 +213,8 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
 static void take_one(struct pipeline *pipeline, const struct fetch_result *result,
                      struct come *come)
 {
-    struct pipeline_request *request = request_of(pipeline, result->ticket);
+    struct pipeline_seat *seat = seat_of(pipeline, result->ticket);
+    struct pipeline_request *request = request_of(seat, result->ticket);
     uint32_t span = (uint32_t)(result->ticket >> SPAN_SHIFT) & SPAN_MASK;
     ASSERT(span < request->span_count && request->left > 0);
     struct pipeline_read *read = &request->reads[span];
@@ -216,12 +224,13 @@ static void take_one(struct pipeline *pipeline, const struct fetch_result *resul
             pipeline_core_ticket_ref(pipeline->core, ticket_of_row(result->ticket), &ref) == 0 &&
             !ref.orphan;
         if (wanted && pause_before(read, result, loop_now_ns())) {
-            pipeline->retry_count++;
+            seat->retry_count++;
             return;
         }
         if (wanted)
             stream_fails(pipeline, pipeline->streams[ref.stream], read, result);
     }
+    read->begin_ns = 0;
     if (request->worst.class_number == SPDL_CLASS_OK && result->class_number != SPDL_CLASS_OK) {
         request->worst.class_number = result->class_number;
         request->worst.code = result->code;
@@ -231,44 +240,82 @@ static void take_one(struct pipeline *pipeline, const struct fetch_result *resul
         finish(pipeline, request, come);
 }
 
-void pipeline_fetch_take(struct pipeline *pipeline)
+void pipeline_fetch_take(struct pipeline_seat *seat)
 {
     struct fetch_result results[RESULTS_MAX];
     uint32_t count;
-    while ((count = fetch_reap(pipeline->fetch, results, RESULTS_MAX)) > 0) {
+    while ((count = fetch_reap(seat->fetch, results, RESULTS_MAX)) > 0) {
         struct come come;
         come.count = 0;
         for (uint32_t i = 0; i < count; i++)
-            take_one(pipeline, &results[i], &come);
+            take_one(seat->pipeline, &results[i], &come);
         come_end(&come);
     }
 }
 
-static int64_t read_again(struct pipeline *pipeline, struct pipeline_read *read, uint64_t now_ns)
+static int64_t read_again(struct pipeline_seat *seat, struct pipeline_read *read, uint64_t now_ns)
 {
     if (read->again_ns > now_ns)
         return (int64_t)(read->again_ns - now_ns);
     read->again_ns = 0;
-    pipeline->retry_count--;
-    submit(pipeline, read, now_ns);
+    seat->retry_count--;
+    submit(seat, read, now_ns);
     return read->again_ns ? (int64_t)NS_PER_MS : -1;
 }
 
-int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns)
+static int64_t seat_again(struct pipeline_seat *seat, uint64_t now_ns)
 {
     int64_t wait_ns = -1;
     bool given = false;
-    for (uint32_t i = 0; pipeline->retry_count > 0 && i < PIPELINE_OPS_MAX; i++) {
-        struct pipeline_request *request = &pipeline->requests[i];
+    for (uint32_t i = 0; seat->retry_count > 0 && i < PIPELINE_OPS_MAX; i++) {
+        struct pipeline_request *request = &seat->requests[i];
         for (uint32_t r = 0; request->left > 0 && r < request->span_count; r++) {
             if (request->reads[r].again_ns == 0)
                 continue;
-            int64_t left_ns = read_again(pipeline, &request->reads[r], now_ns);
+            int64_t left_ns = read_again(seat, &request->reads[r], now_ns);
             given = given || left_ns < 0;
             wait_ns = wait_ns < 0 || (left_ns >= 0 && left_ns < wait_ns) ? left_ns : wait_ns;
         }
     }
     if (given) /* what a step gives the engine is kicked before this is asked */
-        fetch_kick(pipeline->fetch);
+        fetch_kick(seat->fetch);
     return wait_ns;
+}
+
+int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns)
+{
+    int64_t wait_ns = -1;
+    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
+        struct pipeline_seat *seat = &pipeline->seats[i];
+        int64_t left_ns = seat->retry_count > 0 ? seat_again(seat, now_ns) : -1;
+        if (left_ns >= 0 && (wait_ns < 0 || left_ns < wait_ns))
+            wait_ns = left_ns;
+    }
+    return wait_ns;
+}
+
+struct pipeline_oldest pipeline_fetch_oldest(const struct pipeline_stream *stream)
+{
+    const struct pipeline *pipeline = stream->pipeline;
+    const struct pipeline_seat *seat = &pipeline->seats[stream->worker];
+    const struct pipeline_read *oldest = NULL;
+    struct pipeline_row_ref ref;
+    for (uint32_t i = 0; i < PIPELINE_OPS_MAX; i++) {
+        const struct pipeline_request *request = &seat->requests[i];
+        if (request->left == 0 ||
+            pipeline_core_ticket_ref(pipeline->core, request->worst.ticket, &ref) < 0 ||
+            ref.stream != stream->number)
+            continue;
+        for (uint32_t r = 0; r < request->span_count; r++)
+            if (request->reads[r].begin_ns != 0 &&
+                (!oldest || request->reads[r].begin_ns < oldest->begin_ns))
+                oldest = &request->reads[r];
+    }
+    if (!oldest)
+        return (struct pipeline_oldest){0};
+    uint64_t now_ns = loop_now_ns();
+    return (struct pipeline_oldest){
+        .path = oldest->fetch.path,
+        .tries = oldest->tries,
+        .age_s = now_ns > oldest->begin_ns ? (double)(now_ns - oldest->begin_ns) * 1e-9 : 0};
 }

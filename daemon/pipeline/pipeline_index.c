@@ -135,7 +135,7 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
     pipeline->looks = look;
     pipeline->look_count++;
     pipeline_dataset_trim(pipeline);
-    chores_add(pipeline->chores, &look->chore);
+    chores_add(pipeline->listers, &look->chore);
     return 0;
 }
 

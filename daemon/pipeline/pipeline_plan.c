@@ -135,6 +135,6 @@ int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr)
     stream->chore.done = plan_done;
     stream->next_waiting = stream->pipeline->leaving;
     stream->pipeline->leaving = stream;
-    chores_add(stream->pipeline->chores, &stream->chore);
+    chores_add(stream->pipeline->listers, &stream->chore);
     return 0;
 }

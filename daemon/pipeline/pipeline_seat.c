@@ -1,5 +1,5 @@
-/* Seats: one worker for each user whose ranks have streams. Starts them, buries the dead, starts
- * them again, and takes what they report. Conductor role. */
+/* The workers in the seats, one for each user whose ranks have streams: starts them, buries the
+ * dead, starts them again, and takes what they report. Conductor role. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,34 +11,6 @@
 
 enum { FIRST_PAUSE_MS = 100, PAUSE_DOUBLINGS_MAX = 5, FAULTS_LOGGED_MAX = 20 };
 static const uint64_t NS_PER_MS = 1000000;
-
-int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat, struct err *reterr)
-{
-    uint32_t free_seat = UINT32_MAX, idle_seat = UINT32_MAX;
-    for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
-        const struct pipeline_seat *seat = &pipeline->seats[i];
-        if (seat->used && seat->uid == uid) {
-            *ret_seat = i;
-            return 0;
-        }
-        if (!seat->used && free_seat == UINT32_MAX)
-            free_seat = i;
-        if (seat->used && seat->streams == 0 && idle_seat == UINT32_MAX)
-            idle_seat = i;
-    }
-    if (free_seat == UINT32_MAX && idle_seat != UINT32_MAX) {
-        struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN, .worker = idle_seat};
-        pipeline_worker_stop(pipeline->seats[idle_seat].worker);
-        pipeline_core_feed(pipeline->core, &event, NULL);
-        free_seat = idle_seat;
-    }
-    if (free_seat == UINT32_MAX)
-        return err_set(reterr, -EMFILE, "%d users have streams, more are not served",
-                       PIPELINE_WORKERS_MAX);
-    pipeline->seats[free_seat] = (struct pipeline_seat){.used = true, .uid = uid};
-    *ret_seat = free_seat;
-    return 0;
-}
 
 /* --- what workers report --- */
 
@@ -267,6 +239,21 @@ static uint64_t worker_memory_bytes(const struct pipeline *pipeline)
     return bytes ? bytes : limits_memory_bytes() / 2;
 }
 
+static void fail_streams(struct pipeline *pipeline, uint32_t number, const struct err *error)
+{
+    for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++) {
+        struct pipeline_stream *stream = pipeline->streams[i];
+        if (!stream || stream->worker != number || stream->phase != STREAM_OPEN)
+            continue;
+        snprintf(stream->end_message, sizeof stream->end_message, "%.500s", error->text);
+        struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
+                                       .stream = i,
+                                       .code = error->code,
+                                       .class_number = SPDL_CLASS_RESOURCE};
+        pipeline_core_feed(pipeline->core, &event, NULL);
+    }
+}
+
 static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
 {
     struct pipeline_seat *seat = &pipeline->seats[number];
@@ -275,7 +262,7 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
                                             .memory_bytes = worker_memory_bytes(pipeline),
                                             .shm_kind =
                                                 (enum spdl_shm_kind)pipeline->params.config->shm,
-                                            .arena = &pipeline->arena,
+                                            .arena = &seat->arena,
                                             .loop = pipeline->params.loop,
                                             .launcher = pipeline->params.launcher,
                                             .ops = &worker_ops,
@@ -290,6 +277,8 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
         snprintf(seat->note, sizeof seat->note, "%.150s", error.text);
         log_line(LOG_LEVEL_ERROR, "a worker could not be started: %s", error.text);
         later(seat, now_ns);
+        if (error.code == -ENOSPC) /* what is full stays full */
+            fail_streams(pipeline, number, &error);
         struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN, .worker = number};
         pipeline_core_feed(pipeline->core, &event, NULL); /* as a death: there is an end to it */
     }
@@ -297,7 +286,7 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
 
 static void bury(struct pipeline *pipeline, struct pipeline_seat *seat, uint64_t now_ns)
 {
-    pipeline_worker_stop(seat->worker);
+    pipeline_worker_stop(seat->worker, 0);
     seat->worker = NULL;
     seat->dead = false;
     pipeline->worker_restarts++;
@@ -314,7 +303,7 @@ int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns)
         struct pipeline_seat *seat = &pipeline->seats[i];
         if (seat->dead)
             bury(pipeline, seat, now_ns);
-        if (!seat->used || seat->worker || seat->streams == 0)
+        if (seat->phase != SEAT_OPEN || seat->worker || seat->streams == 0)
             continue;
         if (seat->start_ns <= now_ns)
             start(pipeline, i, now_ns);

@@ -10,6 +10,7 @@
 #include "pipeline/pipeline_keep.h"
 #include "pipeline/pipeline_quarantine.h"
 #include "pipeline/pipeline_recipe.h"
+#include "pipeline/pipeline_seat.h"
 #include "pipeline/pipeline_worker.h"
 #include "plan/plan.h"
 #include "shm/shm_segment.h"
@@ -54,7 +55,7 @@ struct pipeline_dataset {
     struct pipeline_quarantine *quarantine; /* NULL: empty */
 };
 
-enum stream_phase { STREAM_LISTING, STREAM_SEGMENTS, STREAM_OPEN };
+enum stream_phase { STREAM_LISTING, STREAM_SEAT, STREAM_SEGMENTS, STREAM_OPEN };
 
 /* How the time went, for status and why. */
 struct stream_times {
@@ -77,7 +78,7 @@ struct stream_ahead {
 struct pipeline_stream {
     struct pipeline *pipeline;
     struct pipeline_dataset *dataset;
-    struct pipeline_stream *next_waiting; /* for the dataset's list, or of those that leave */
+    struct pipeline_stream *next_waiting; /* for a list or a seat, or of those that leave */
     const struct pipeline_owner *owner;
     void *context;
     enum stream_phase phase;
@@ -115,45 +116,19 @@ struct pipeline_stream {
     char last_state[PLAN_STATE_TEXT_BYTES];
 };
 
-struct pipeline_read { /* of one span */
-    struct fetch_request fetch;
-    uint32_t tries;
-    uint64_t first_ns, again_ns; /* again_ns: when it is tried again; 0: it is at work, or done */
-};
-struct pipeline_request { /* a fetch that the core asked for */
-    bool in_place;        /* into the row */
-    uint32_t left;        /* spans that are not done */
-    uint32_t span_count;
-    struct fetch_result
-        worst;        /* what the row ends with: OK, or the fault of the first span that has one */
-    const char *path; /* of that span */
-    struct pipeline_read reads[SPDL_WORK_PARTS_MAX];
-};
-
-struct pipeline_seat { /* a place for a worker: one user's */
-    bool used;
-    uid_t uid;
-    uint32_t streams;
-    struct pipeline_worker *worker; /* NULL: not running */
-    bool dead;                      /* to be buried in the next step */
-    bool was_ready;
-    uint32_t failed_starts;
-    uint64_t start_ns;       /* when it may be started again */
-    uint64_t moved_ns;       /* when it last finished a row or had none to finish */
-    struct worker_lock lock; /* of the last one that was ready */
-    char note[160];          /* of its last death */
-    int start_code;          /* why it could not be started the last time; 0: it was */
-};
-
 struct pipeline {
     struct pipeline_params params;
     struct pipeline_core *core;
-    struct chores *chores;
-    struct fetch *fetch;
-    char engine_note[256];
-    struct loop_source *chores_source, *fetch_source;
-    struct spdl_shm_segment arena;
+    struct chores *chores;                  /* memory: they come to their end */
+    struct chores *listers;                 /* files: they may hang */
+    struct fetch *spare_fetch;              /* an engine that no seat has; NULL: none */
+    char engine_name[16], engine_note[256]; /* of the first */
+    uint64_t ended_reads, ended_read_bytes; /* of engines that are closed */
+    struct loop_source *chores_source, *listers_source;
     uint64_t generation, memory_limit;
+    uint64_t arena_bytes;          /* of each seat */
+    uint64_t now_ns;               /* when the last step began */
+    uint64_t tended_ns;            /* when the engines were last looked after */
     uint32_t threads, fetch_depth; /* as the settings say now */
     struct pipeline_dataset *datasets;
     struct pipeline_look *looks; /* at datasets, for pipeline_index */
@@ -162,8 +137,6 @@ struct pipeline {
     struct pipeline_stream *leaving; /* known to a chore alone: forgotten, or a plan only */
     uint32_t stream_count;
     struct pipeline_looked looked;
-    struct pipeline_request requests[PIPELINE_OPS_MAX]; /* by the low half of the ticket */
-    uint32_t retry_count;                               /* reads with again_ns */
     struct pipeline_seat seats[PIPELINE_WORKERS_MAX];
     uint64_t worker_restarts;
     uint64_t counted_ns; /* when times were last counted */
@@ -208,9 +181,11 @@ void pipeline_dataset_left_out(struct pipeline_dataset *dataset);
 
 /* pipeline_stream.c */
 void pipeline_stream_listed(struct pipeline_stream *stream);
+/* error: its user has no seat; NULL: he has. */
+void pipeline_stream_seated(struct pipeline_stream *stream, const struct err *error);
 void pipeline_stream_free(struct pipeline_stream *stream);
-void pipeline_stream_forget(
-    struct pipeline_stream *stream); /* the core forgot it: its memory goes */
+/* The core forgot it: its memory goes. */
+void pipeline_stream_forget(struct pipeline_stream *stream);
 
 /* pipeline_keep.c */
 void pipeline_keep_begin(struct pipeline_dataset *dataset); /* with the dataset */
@@ -243,18 +218,22 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot);
 /* Words for a failure that is seen without reading or decoding anything. */
 const char *pipeline_row_message(enum spdl_class class_number);
 
+/* pipeline.c; any thread */
+int pipeline_engine_open(const struct pipeline *pipeline, struct fetch **ret_fetch, char note[256],
+                         struct err *reterr);
+
 /* pipeline_fetch.c */
 void pipeline_fetch_start(struct pipeline *pipeline, const struct pipeline_command *command);
-void pipeline_fetch_take(struct pipeline *pipeline);
-int64_t pipeline_fetch_again(struct pipeline *pipeline,
-                             uint64_t now_ns); /* until the next retry; negative: none */
-
-/* pipeline_seat.c: workers */
-int pipeline_seat_find(struct pipeline *pipeline, uid_t uid, uint32_t *ret_seat,
-                       struct err *reterr);
-int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns);
-void pipeline_seat_attach(struct pipeline *pipeline, struct pipeline_stream *stream);
-void pipeline_seat_set_threads(struct pipeline *pipeline); /* of every worker: pipeline->threads */
+void pipeline_fetch_take(struct pipeline_seat *seat);
+/* Until the next retry; negative: none. */
+int64_t pipeline_fetch_again(struct pipeline *pipeline, uint64_t now_ns);
+/* Of a stream's reads in flight. */
+struct pipeline_oldest {
+    const char *path; /* of the oldest, relative to its folder; NULL: there are none */
+    uint32_t tries;   /* that failed so far */
+    double age_s;
+};
+struct pipeline_oldest pipeline_fetch_oldest(const struct pipeline_stream *stream);
 
 /* pipeline_why.c */
 void pipeline_why_count(struct pipeline *pipeline, uint64_t now_ns);

@@ -233,7 +233,10 @@ static void memory_make(struct pipeline_stream *stream)
                              .has_substitutes = stream->on_error.policy == CONFIG_POLICY_SUBSTITUTE,
                              .generation = pipeline->generation,
                              .shm_kind = pipeline->params.config->shm};
-    stream->memory_bytes = sink_memory_bytes(&stream->sink_params) + stream->sequence_bytes;
+    uint64_t bytes = sink_memory_bytes(&stream->sink_params);
+    uint64_t beside = stream->sequence_bytes + sizeof *stream +
+                      pipeline_core_stream_bytes(stream->slots, stream->sink_params.row_count);
+    stream->memory_bytes = bytes > UINT64_MAX - beside ? UINT64_MAX : bytes + beside;
 }
 
 static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
@@ -249,7 +252,10 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                                             .limit = stream->limit,
                                             .memory_bytes = stream->memory_bytes};
     uint64_t free_bytes = 0;
-    int rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
+    int rc;
+    do {
+        rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
+    } while (rc == -ENOSPC && pipeline_seat_evict(pipeline, stream->worker));
     if (rc == -ENOSPC) {
         char ragged[256];
         ragged_words(stream->dataset, ragged, sizeof ragged);
@@ -277,6 +283,23 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
     return 0;
 }
 
+static bool is_shortage(int rc)
+{
+    return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EAGAIN;
+}
+
+void pipeline_stream_seated(struct pipeline_stream *stream, const struct err *error)
+{
+    struct err own = {0};
+    if (stream->closed) {
+        pipeline_stream_free(stream);
+        return;
+    }
+    int rc = error ? error->code : segments_begin(stream, &own);
+    if (rc < 0)
+        refuse(stream, error ? error : &own, is_shortage(rc) ? SPDL_CLASS_RESOURCE : SPDL_CLASS_OK);
+}
+
 void pipeline_stream_listed(struct pipeline_stream *stream)
 {
     struct err error = {0};
@@ -298,13 +321,9 @@ void pipeline_stream_listed(struct pipeline_stream *stream)
             return;
     }
     if (rc == 0)
-        rc = pipeline_seat_find(stream->pipeline, stream->uid, &stream->worker, &error);
-    if (rc == 0)
-        rc = segments_begin(stream, &error);
+        rc = pipeline_seat_join(stream, &error);
     if (rc < 0)
-        refuse(stream, &error,
-               rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE ? SPDL_CLASS_RESOURCE
-                                                               : SPDL_CLASS_OK);
+        refuse(stream, &error, is_shortage(rc) ? SPDL_CLASS_RESOURCE : SPDL_CLASS_OK);
 }
 
 /* --- what control calls --- */

@@ -72,13 +72,40 @@ static double silent_s(const struct pipeline_stream *stream)
     return gets_on ? 0 : (double)(now_ns - seat->moved_ns) * 1e-9;
 }
 
+/* What to do about slow reads. */
+static void read_words(const struct pipeline_stream *stream, char *text, size_t bytes)
+{
+    struct pipeline_oldest oldest = pipeline_fetch_oldest(stream);
+    if (oldest.path && oldest.age_s * 1000 >= SILENT_MS)
+        snprintf(text, bytes, "look at the storage: %.100s has not been read for %.0f s",
+                 oldest.path, oldest.age_s);
+    else
+        snprintf(text, bytes, "a faster disk, more reads in flight (fetch.depth), or larger files");
+}
+
+static void waiting_read(const struct pipeline_stream *stream, char *text, size_t bytes)
+{
+    struct pipeline_oldest oldest = pipeline_fetch_oldest(stream);
+    uint32_t count = pipeline_core_fetching(stream->pipeline->core, stream->worker);
+    if (oldest.path && oldest.tries > 0)
+        snprintf(text, bytes, "reads: %.160s failed %u times and is tried again; %u in flight",
+                 oldest.path, oldest.tries, count);
+    else if (oldest.path && oldest.age_s * 1000 >= SILENT_MS)
+        snprintf(text, bytes,
+                 "reads: %.160s has not been read for %.0f s, the storage does not answer; %u in "
+                 "flight",
+                 oldest.path, oldest.age_s, count);
+    else
+        snprintf(text, bytes, "reads: %u in flight", count);
+}
+
 static void evidence(const struct pipeline_stream *stream, enum pipeline_reason reason,
                      struct pipeline_why *why)
 {
     const struct pipeline *pipeline = stream->pipeline;
-    struct fetch_stats reads;
-    fetch_stats(pipeline->fetch, &reads);
     const struct pipeline_seat *seat = &pipeline->seats[stream->worker];
+    struct fetch_stats reads;
+    fetch_stats(seat->fetch, &reads);
     double percent = 100 * why->share;
     unsigned cost_us = pipeline_core_cost_ns(pipeline->core, stream->worker) / 1000;
     switch (reason) {
@@ -104,17 +131,17 @@ static void evidence(const struct pipeline_stream *stream, enum pipeline_reason 
         snprintf(why->evidence, sizeof why->evidence,
                  "reads: %.0f %% of the time its next batch waited for files; %u of %u reads in "
                  "flight, the oldest for %llu ms",
-                 percent, pipeline_core_fetching(pipeline->core), pipeline->fetch_depth,
-                 (unsigned long long)(reads.longest_wait_ns / NS_PER_MS));
-        snprintf(why->advice, sizeof why->advice,
-                 "a faster disk, more reads in flight (fetch.depth), or larger files");
+                 percent, pipeline_core_fetching(pipeline->core, stream->worker),
+                 pipeline->fetch_depth, (unsigned long long)(reads.longest_wait_ns / NS_PER_MS));
+        read_words(stream, why->advice, sizeof why->advice);
         break;
     case PIPELINE_REASON_MEMORY:
         snprintf(why->evidence, sizeof why->evidence,
                  "memory: %.0f %% of the time its next batch waited for room for blobs; %llu of "
                  "%llu bytes are taken",
-                 percent, (unsigned long long)pipeline_core_arena_used(pipeline->core),
-                 (unsigned long long)pipeline->arena.bytes);
+                 percent,
+                 (unsigned long long)pipeline_core_arena_used(pipeline->core, stream->worker),
+                 (unsigned long long)pipeline->arena_bytes);
         snprintf(why->advice, sizeof why->advice, "raise fetch.memory (and `memory`)");
         break;
     case PIPELINE_REASON_DECODE:
@@ -198,14 +225,13 @@ static void waiting_words(const struct pipeline_stream *stream,
                  (unsigned)(view->published - view->released), stream->slots);
         break;
     case PIPELINE_REASON_READS:
-        snprintf(text, bytes, "reads: %u in flight%s", pipeline_core_fetching(pipeline->core),
-                 pipeline->retry_count > 0 ? ", some being tried again after an error" : "");
+        waiting_read(stream, text, bytes);
         break;
     case PIPELINE_REASON_MEMORY:
         snprintf(text, bytes,
                  "room for blobs in memory (fetch.memory): %llu of %llu bytes are taken",
-                 (unsigned long long)pipeline_core_arena_used(pipeline->core),
-                 (unsigned long long)pipeline->arena.bytes);
+                 (unsigned long long)pipeline_core_arena_used(pipeline->core, stream->worker),
+                 (unsigned long long)pipeline->arena_bytes);
         break;
     case PIPELINE_REASON_DECODE:
         decode_words(stream, text, bytes);

@@ -21,7 +21,7 @@
 #include "pipeline/pipeline_core.h"
 #include "shm/shm_failpoint.h"
 
-enum { STOP_WAIT_MS = 1000, WAKE_WORTH_NS = 50000 };
+enum { WAKE_WORTH_NS = 50000 };
 
 /* A message that waits for room in the socket. */
 struct outgoing {
@@ -326,6 +326,18 @@ static void on_socket(void *context, uint32_t events)
     }
 }
 
+static int rings_failed(int rc, uint64_t free_bytes, struct err *reterr)
+{
+    char room[80] = "";
+    if (rc == -ENOSPC && free_bytes != UINT64_MAX)
+        snprintf(room, sizeof room, ", /dev/shm has %llu bytes free; use shm: memfd",
+                 (unsigned long long)free_bytes);
+    return err_set(
+        reterr, rc, "shared memory for a worker's rings (%zu bytes) could not be had: %s%s",
+        sizeof(struct spdl_work_command_segment) + sizeof(struct spdl_work_completion_segment),
+        strerror(-rc), room);
+}
+
 static int make_rings(struct pipeline_worker *worker, struct err *reterr)
 {
     uint64_t free_bytes = UINT64_MAX;
@@ -337,8 +349,7 @@ static int make_rings(struct pipeline_worker *worker, struct err *reterr)
                                      SPDL_SHM_WRITTEN_BY_OTHERS, sizeof *worker->completions, 1,
                                      &free_bytes);
     if (rc < 0)
-        return err_set(reterr, rc, "shared memory for a worker's rings could not be made: %s",
-                       strerror(-rc));
+        return rings_failed(rc, free_bytes, reterr);
     worker->commands = worker->commands_segment.base;
     worker->completions = worker->completions_segment.base;
     worker->commands->version = SPDL_WORK_VERSION;
@@ -412,25 +423,30 @@ int pipeline_worker_start(const struct pipeline_worker_params *params,
     if (rc == 0)
         rc = send_start(worker, reterr);
     if (rc < 0) {
-        pipeline_worker_stop(worker);
+        pipeline_worker_stop(worker, 0);
         return rc;
     }
     *ret_worker = worker;
     return 0;
 }
 
-static void reap(struct pipeline_worker *worker)
+static void reap(struct pipeline_worker *worker, uint32_t wait_ms)
 {
     if (worker->pid_fd >= 0) {
         struct pollfd wait = {.fd = worker->pid_fd, .events = POLLIN};
-        if (poll(&wait, 1, STOP_WAIT_MS) == 0)
+        if (poll(&wait, 1, (int)wait_ms) == 0)
             kill(worker->pid, SIGKILL);
     }
     waitpid(worker->pid, NULL, 0);
     worker->pid = 0;
 }
 
-void pipeline_worker_stop(struct pipeline_worker *worker)
+void pipeline_worker_leave(struct pipeline_worker *worker)
+{
+    shutdown(worker->socket_fd, SHUT_WR);
+}
+
+void pipeline_worker_stop(struct pipeline_worker *worker, uint32_t wait_ms)
 {
     if (!worker)
         return;
@@ -448,7 +464,7 @@ void pipeline_worker_stop(struct pipeline_worker *worker)
         close(worker->socket_fd);
     }
     if (worker->pid > 0)
-        reap(worker);
+        reap(worker, wait_ms);
     if (worker->pid_fd >= 0)
         close(worker->pid_fd);
     if (worker->event_fd >= 0)

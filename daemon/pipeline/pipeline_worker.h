@@ -51,8 +51,10 @@ struct pipeline_worker;
 /* Starts it. `ready` is called later, from the loop. Returned owned. */
 int pipeline_worker_start(const struct pipeline_worker_params *params,
                           struct pipeline_worker **ret_worker, struct err *reterr);
-/* Closes its socket, waits for its end up to 1 s, then kills it. Accepts NULL. */
-void pipeline_worker_stop(struct pipeline_worker *worker);
+/* Asks it to end; pipeline_worker_stop follows. */
+void pipeline_worker_leave(struct pipeline_worker *worker);
+/* Closes its socket, waits for its end so long, then kills it. Accepts NULL. */
+void pipeline_worker_stop(struct pipeline_worker *worker, uint32_t wait_ms);
 
 /* Gives it a stream (message and descriptor are copied) or takes one away. Answers come by
  * `attached` and `detached`. -ENOMEM. */

@@ -338,7 +338,8 @@ static void pop(struct walk *walk)
 /* The folder that walk->path names is left out. */
 static int leave_out(struct walk *walk, int code)
 {
-    walk->counts->unreadable_folders++;
+    if (walk->counts->unreadable_folders++ == 0)
+        walk->counts->note[0] = 0; /* of a link that leads out, which matters less */
     source_note(walk->counts, "%s/%s cannot be read (%s): its pictures are left out", walk->root,
                 walk->path, strerror(-code));
     return 0;

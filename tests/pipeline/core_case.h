@@ -44,8 +44,7 @@ static uint32_t command_count;
 
 static inline void core_make(uint64_t arena_bytes, uint32_t fetch_depth, uint32_t threads)
 {
-    struct pipeline_core_params params = {.arena_bytes = arena_bytes,
-                                          .memory_bytes = 10000,
+    struct pipeline_core_params params = {.memory_bytes = 10000,
                                           .fetch_depth = fetch_depth,
                                           .threads = threads,
                                           .rate_rows = 10,
@@ -55,6 +54,8 @@ static inline void core_make(uint64_t arena_bytes, uint32_t fetch_depth, uint32_
     limited_attempts = 1;
     core = pipeline_core_create(&params);
     assert_non_null(core);
+    uint64_t free_bytes;
+    assert_int_equal(pipeline_core_seat_open(core, 0, arena_bytes, 0, &free_bytes), 0);
 }
 
 static inline int core_free(void **state)

@@ -1,20 +1,23 @@
-/* A made-up world around the conductor's core: jobs with ranks, workers, reads, an arena and slots
- * that hold stamps instead of bytes. A seed decides everything. Each command of the core is checked
- * when it comes, each event is one that a real world could report, or one that must be refused. */
+/* A made-up world around the conductor's core: jobs with ranks, workers with an arena each, reads,
+ * and slots that hold stamps instead of bytes. A seed decides everything. Each command of the core
+ * is checked when it comes, each event is one that a real world could report, or one that must be
+ * refused. */
 #ifndef SPDLD_TESTS_PIPELINE_SIM_H
 #define SPDLD_TESTS_PIPELINE_SIM_H
 
+#include "pipeline/pipeline_arena.h"
 #include "pipeline/pipeline_core.h"
 
 enum {
     SIM_JOBS_MAX = 4,
     SIM_STREAMS_MAX = 12,
-    SIM_WORKERS = 2,
+    SIM_WORKERS = 3,
     SIM_SLOTS_MAX = 6,
     SIM_ROWS_MAX = 12,
     SIM_PAGES_MAX = 512,
     SIM_STALE_MAX = 32,
-    SIM_NOWHERE = 255 /* a job without a stream */
+    SIM_SEAT_BYTES = 900, /* memory of a seat */
+    SIM_NOWHERE = 255     /* a job without a stream */
 };
 
 /* What becomes of a sample; a function of its id alone. */
@@ -25,7 +28,8 @@ struct sim_totals {
     uint64_t schedules, steps, commands, batches, kills, crashes, classed_crash, ranks_lost,
         reopened, memory_waits, refused_opens, bogus, orphans, policy_ends, size_ends, death_ends,
         attempt_ends, consecutive_ends, rate_ends, all_failed_ends, substituted_rows, zero_rows,
-        in_place, padded_rows, queue_full;
+        in_place, padded_rows, queue_full, seats, refused_seats, worlds_frozen, worlds_hung,
+        hung_reads;
 };
 
 struct sim_op {
@@ -94,13 +98,24 @@ struct sim_job {
     bool has_limit, over;
 };
 
+/* A worker and its seat. */
+struct sim_worker {
+    bool seat_open, up;
+    uint32_t deaths; /* in a row, without a finished row */
+    uint32_t fetching, decoding;
+    uint64_t page[SIM_PAGES_MAX]; /* what stands in it */
+    bool page_used[SIM_PAGES_MAX];
+    uint64_t pages_used;
+};
+
 struct sim {
     struct pipeline_core *core;
     struct pipeline_core_params params;
+    uint64_t arena_bytes; /* of each seat */
     uint64_t random, salt;
     uint32_t bad_lookup, bad_fetch, bad_decode, poison, in_place; /* of 1000 */
-    uint32_t blob_pages_max, weights[16];
-    uint32_t held_max; /* by a rank */
+    uint32_t blob_pages_max, weights[20];                         /* by enum sim_act */
+    uint32_t held_max;                                            /* by a rank */
     uint32_t cost_ns;
     bool calm; /* no more trouble: all must come to its end */
     bool trace, failed;
@@ -108,15 +123,13 @@ struct sim {
     uint64_t step;
     struct sim_job jobs[SIM_JOBS_MAX];
     struct sim_stream streams[SIM_STREAMS_MAX];
-    bool worker_up[SIM_WORKERS];
-    uint32_t deaths[SIM_WORKERS]; /* in a row, without a finished row */
-    uint32_t job_count, op_count, fetching, decoding[SIM_WORKERS];
+    struct sim_worker workers[SIM_WORKERS];
+    uint32_t frozen_worker; /* that finishes nothing; SIM_NOWHERE: none */
+    uint32_t hung_job;      /* whose reads do not end; SIM_NOWHERE: none */
+    uint32_t job_count, op_count;
     struct sim_op ops[PIPELINE_OPS_MAX];
     struct sim_op stale[SIM_STALE_MAX]; /* that were outstanding once */
     uint32_t stale_count;
-    uint64_t page[SIM_PAGES_MAX]; /* what stands in it */
-    bool page_used[SIM_PAGES_MAX];
-    uint64_t pages_used;
     struct sim_totals *totals;
 };
 
@@ -156,8 +169,8 @@ uint64_t sim_stamp_of(uint64_t id, uint32_t epoch, uint64_t position);
 void sim_lookup(void *context, uint32_t stream, const struct pipeline_place *place,
                 struct pipeline_sample *ret_sample);
 
-void sim_pages_take(struct sim *sim, uint64_t offset, uint64_t bytes);
-void sim_pages_give(struct sim *sim, uint64_t offset, uint64_t bytes);
+void sim_pages_take(struct sim *sim, uint32_t worker, uint64_t offset, uint64_t bytes);
+void sim_pages_give(struct sim *sim, uint32_t worker, uint64_t offset, uint64_t bytes);
 uint64_t sim_slot_sum(const struct sim_stream *stream, const struct sim_slot *slot);
 
 /* The stream makes no more batches; the first cause counts. */
@@ -182,6 +195,7 @@ enum sim_act {
     SIM_ACT_UNMAP,
     SIM_ACT_OPEN,
     SIM_ACT_CLOSE_OVER, /* the job has all that it wants */
+    SIM_ACT_SEAT_CLOSE, /* nobody has a stream there */
     SIM_ACT_HELPFUL,    /* those before it bring the world on; the others are trouble */
     SIM_ACT_KILL_WORKER = SIM_ACT_HELPFUL,
     SIM_ACT_KILL_RANK,
@@ -195,6 +209,9 @@ bool sim_rank_act(struct sim *sim, enum sim_act act);
 bool sim_bogus(struct sim *sim);
 void sim_feed(struct sim *sim, const struct pipeline_event *event, int wanted,
               struct pipeline_row_ref *ret_ref);
+/* The worker is gone, with all that it worked on. `suspects` may name tickets of anything. */
+void sim_worker_down(struct sim *sim, uint32_t worker, bool crashed, const uint64_t *suspects,
+                     uint32_t suspect_count);
 void sim_feed_stream(struct sim *sim, enum pipeline_event_kind kind, uint32_t stream);
 /* A stream that `wanted` says yes to, by chance; SIM_NOWHERE: none. */
 uint32_t sim_stream_choose(struct sim *sim,

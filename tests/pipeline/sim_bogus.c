@@ -7,11 +7,13 @@
 /* All that can be seen of the core from outside. */
 static uint64_t digest(const struct sim *sim)
 {
-    uint64_t sum = sim_mix(pipeline_core_arena_used(sim->core), pipeline_core_fetching(sim->core));
-    sum = sim_mix(sum, pipeline_core_memory_used(sim->core));
-    for (uint32_t i = 0; i < SIM_WORKERS; i++)
+    uint64_t sum = pipeline_core_memory_used(sim->core);
+    for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         sum = sim_mix(sum + pipeline_core_cost_ns(sim->core, i),
                       pipeline_core_decoding(sim->core, i));
+        sum = sim_mix(sum + pipeline_core_arena_used(sim->core, i),
+                      pipeline_core_fetching(sim->core, i));
+    }
     for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {
         if (!sim->streams[i].used)
             continue;
@@ -68,7 +70,9 @@ static bool completion(struct sim *sim, struct pipeline_event *event)
         return true;
     default:
         event->kind = sim_chance(sim, 500) ? PIPELINE_EVENT_FETCHED : PIPELINE_EVENT_DECODED;
-        event->ticket = sim_below(sim, 2) << 32 | (PIPELINE_OPS_MAX - 1 + sim_below(sim, 3));
+        event->ticket = sim_below(sim, 2) << 32 |
+                        ((SIM_WORKERS + sim_below(sim, PIPELINE_WORKERS_MAX)) * PIPELINE_OPS_MAX +
+                         sim_below(sim, 3));
         return true;
     }
 }

@@ -62,7 +62,7 @@ static struct sim_op *op_new(struct sim *sim, const struct pipeline_command *com
         .stream = command->stream,
         .slot = command->slot,
         .row = command->row,
-        .worker = command->worker,
+        .worker = sim->streams[command->stream].worker,
         .id = command->id,
         .position = command->position,
         .epoch = command->epoch,
@@ -91,15 +91,22 @@ static void on_fetch(struct sim *sim, const struct pipeline_command *command)
     if (!op)
         return;
     op->in_place = in_place;
+    const struct sim_stream *stream = &sim->streams[command->stream];
+    struct sim_worker *worker = &sim->workers[stream->worker];
     if (in_place)
         row->stamp = 2; /* half written */
     else
-        sim_pages_take(sim, command->blob_offset, command->blob_bytes);
+        sim_pages_take(sim, stream->worker, command->blob_offset, command->blob_bytes);
     row->state = SIM_ROW_FETCHING;
     row->blob_offset = command->blob_offset;
     row->blob_bytes = command->blob_bytes;
-    sim->fetching++;
-    NEED(sim->fetching <= sim->params.fetch_depth, "%u reads in flight", sim->fetching);
+    worker->fetching++;
+    NEED(worker->fetching <= pipeline_core_reads_max(sim->params.fetch_depth),
+         "%u reads of worker %u in flight", worker->fetching, stream->worker);
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < sim->op_count; i++)
+        own += sim->ops[i].fetch && sim->ops[i].stream == command->stream;
+    NEED(own <= sim->params.fetch_depth, "%u reads of stream %u in flight", own, command->stream);
 }
 
 static void on_decode(struct sim *sim, const struct pipeline_command *command)
@@ -107,7 +114,7 @@ static void on_decode(struct sim *sim, const struct pipeline_command *command)
     const struct sim_stream *stream = &sim->streams[command->stream];
     struct sim_row *row = &sim->streams[command->stream].slots[command->slot].rows[command->row];
     NEED(command->worker == stream->worker && stream->attach == SIM_ATTACH_DONE &&
-             sim->worker_up[command->worker],
+             sim->workers[command->worker].up,
          "worker %u has not mapped stream %u", command->worker, command->stream);
     NEED(!sim_is_in_place(sim, command->id), "a row is decoded that was read in place");
     if (sim_blob_bytes_of(sim, command->id) > 0)
@@ -116,7 +123,7 @@ static void on_decode(struct sim *sim, const struct pipeline_command *command)
              "a row is decoded that is not read, or from another place");
     else
         NEED(row->state == SIM_ROW_NONE && command->blob_bytes == 0, "a row is decoded twice");
-    uint32_t *decoding = &sim->decoding[command->worker];
+    uint32_t *decoding = &sim->workers[command->worker].decoding;
     NEED(row->crashes == 0 || *decoding == 0, "a suspect is not tried alone");
     for (uint32_t i = 0; i < sim->op_count; i++)
         NEED(sim->ops[i].fetch || sim->ops[i].worker != command->worker || !sim->ops[i].alone,
@@ -240,7 +247,7 @@ static void end_by_size_check(struct sim *sim, const struct pipeline_command *co
     pipeline_core_row(sim->core, command->stream, command->slot, command->row, &view);
     NEED(!sim_is_in_place(sim, view.id) &&
              sim_blob_bytes_of(sim, view.id) >
-                 sim->params.arena_bytes / PIPELINE_ARENA_ALIGN * PIPELINE_ARENA_ALIGN,
+                 sim->arena_bytes / PIPELINE_ARENA_ALIGN * PIPELINE_ARENA_ALIGN,
          "the blob of sample %llu fits", (unsigned long long)view.id);
     sim->totals->size_ends++;
 }
@@ -268,7 +275,7 @@ static void on_attach(struct sim *sim, const struct pipeline_command *command)
 {
     struct sim_stream *stream = &sim->streams[command->stream];
     NEED(stream->started && !stream->closing && stream->attach == SIM_ATTACH_NONE &&
-             command->worker == stream->worker && sim->worker_up[stream->worker],
+             command->worker == stream->worker && sim->workers[stream->worker].up,
          "stream %u cannot be attached now", command->stream);
     stream->attach = SIM_ATTACH_SENT;
 }
@@ -398,10 +405,10 @@ static void idle_check(struct sim *sim, uint32_t number)
     pipeline_core_stream(sim->core, number, &view);
     NEED(view.free_slots == 0 || (stream->limit && view.next_sequence == stream->limit),
          "a slot of stream %u is free and no batch is begun in it", number);
-    if (!sim->worker_up[stream->worker])
+    if (!sim->workers[stream->worker].up)
         return;
     NEED(stream->attach != SIM_ATTACH_NONE, "stream %u is not attached", number);
-    if (stream->attach != SIM_ATTACH_DONE || sim->decoding[stream->worker] > 0)
+    if (stream->attach != SIM_ATTACH_DONE || sim->workers[stream->worker].decoding > 0)
         return;
     for (uint32_t i = 0; i < stream->slot_count; i++)
         for (uint32_t r = 0; r < stream->rows; r++)
@@ -421,13 +428,17 @@ void sim_compare(struct sim *sim, bool idle)
         if (sim->streams[i].used && idle && !sim->failed)
             idle_check(sim, i);
     }
-    NEED(pipeline_core_memory_used(sim->core) == memory, "memory in use is not what is open");
-    NEED(pipeline_core_arena_used(sim->core) == sim->pages_used * PIPELINE_ARENA_ALIGN,
-         "the arena has %llu bytes in use where %llu pages are",
-         (unsigned long long)pipeline_core_arena_used(sim->core),
-         (unsigned long long)sim->pages_used);
-    NEED(pipeline_core_fetching(sim->core) == sim->fetching, "reads in flight are miscounted");
-    for (uint32_t i = 0; i < SIM_WORKERS; i++)
-        NEED(pipeline_core_decoding(sim->core, i) == sim->decoding[i],
+    for (uint32_t i = 0; i < SIM_WORKERS; i++) {
+        const struct sim_worker *worker = &sim->workers[i];
+        uint64_t used = pipeline_core_arena_used(sim->core, i);
+        memory += worker->seat_open ? SIM_SEAT_BYTES : 0;
+        NEED(used == worker->pages_used * PIPELINE_ARENA_ALIGN,
+             "the arena of worker %u has %llu bytes in use where %llu pages are", i,
+             (unsigned long long)used, (unsigned long long)worker->pages_used);
+        NEED(pipeline_core_fetching(sim->core, i) == worker->fetching,
+             "reads in flight of worker %u are miscounted", i);
+        NEED(pipeline_core_decoding(sim->core, i) == worker->decoding,
              "rows at worker %u are miscounted", i);
+    }
+    NEED(pipeline_core_memory_used(sim->core) == memory, "memory in use is not what is open");
 }

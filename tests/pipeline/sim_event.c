@@ -51,7 +51,9 @@ static uint32_t op_choose(struct sim *sim, bool fetch)
     uint32_t first = (uint32_t)sim_below(sim, sim->op_count);
     for (uint32_t i = 0; i < sim->op_count; i++) {
         uint32_t index = (first + i) % sim->op_count;
-        if (sim->ops[index].fetch == fetch)
+        const struct sim_op *op = &sim->ops[index];
+        if (op->fetch == fetch && (fetch ? sim->streams[op->stream].job != sim->hung_job
+                                         : op->worker != sim->frozen_worker))
             return index;
     }
     return UINT32_MAX;
@@ -104,15 +106,15 @@ static bool act_fetched(struct sim *sim)
         event.class_number = SPDL_CLASS_IO_ERROR; /* it was cancelled */
     bool good = event.class_number == SPDL_CLASS_OK;
     for (uint64_t at = 0; good && at < op.blob_bytes; at += PIPELINE_ARENA_ALIGN)
-        sim->page[(op.blob_offset + at) / PIPELINE_ARENA_ALIGN] = op.id;
+        sim->workers[op.worker].page[(op.blob_offset + at) / PIPELINE_ARENA_ALIGN] = op.id;
     if (op.in_place)
         row_write(sim, &op, good ? sim_stamp_of(op.id, op.epoch, op.position) : 4);
-    sim->fetching--;
+    sim->workers[op.worker].fetching--;
     struct pipeline_row_ref ref = {0};
     sim_feed(sim, &event, 0, &ref);
     ref_check(sim, &op, &ref);
     if (!op.in_place && (op.orphan || !good))
-        sim_pages_give(sim, op.blob_offset, op.blob_bytes);
+        sim_pages_give(sim, op.worker, op.blob_offset, op.blob_bytes);
     if (op.orphan)
         return true;
     sim->totals->in_place += op.in_place;
@@ -126,16 +128,16 @@ static bool act_fetched(struct sim *sim)
 /* The sample that the bytes of the blob are of. */
 static uint64_t blob_read(const struct sim *sim, const struct sim_op *op)
 {
-    uint64_t first = sim->page[op->blob_offset / PIPELINE_ARENA_ALIGN];
+    const uint64_t *page = sim->workers[op->worker].page;
+    uint64_t first = page[op->blob_offset / PIPELINE_ARENA_ALIGN];
     for (uint64_t at = 0; at < op->blob_bytes; at += PIPELINE_ARENA_ALIGN)
-        if (sim->page[(op->blob_offset + at) / PIPELINE_ARENA_ALIGN] != first)
+        if (page[(op->blob_offset + at) / PIPELINE_ARENA_ALIGN] != first)
             return UINT64_MAX;
     return first;
 }
 
-/* The worker is gone, with all that it worked on. `suspects` may name tickets of anything. */
-static void worker_down(struct sim *sim, uint32_t worker, bool crashed, const uint64_t *suspects,
-                        uint32_t suspect_count)
+void sim_worker_down(struct sim *sim, uint32_t worker, bool crashed, const uint64_t *suspects,
+                     uint32_t suspect_count)
 {
     struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_DOWN,
                                    .worker = worker,
@@ -156,7 +158,7 @@ static void worker_down(struct sim *sim, uint32_t worker, bool crashed, const ui
             row->crashes += blamed;
         bool over = row->crashes >= PIPELINE_CRASHES_MAX;
         if (op.blob_bytes > 0 && (op.orphan || over))
-            sim_pages_give(sim, op.blob_offset, op.blob_bytes);
+            sim_pages_give(sim, op.worker, op.blob_offset, op.blob_bytes);
         if (!op.orphan)
             row->state = op.blob_bytes > 0 ? SIM_ROW_FETCHED : SIM_ROW_NONE;
         if (!op.orphan && over) {
@@ -164,9 +166,10 @@ static void worker_down(struct sim *sim, uint32_t worker, bool crashed, const ui
             sim->totals->classed_crash++;
         }
     }
-    sim->decoding[worker] = 0;
-    sim->worker_up[worker] = false;
-    sim->deaths[worker]++;
+    struct sim_worker *down = &sim->workers[worker];
+    down->decoding = 0;
+    down->up = false;
+    down->deaths++;
     sim_feed(sim, &event, 0, NULL);
     bool served = false;
     for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {
@@ -174,13 +177,13 @@ static void worker_down(struct sim *sim, uint32_t worker, bool crashed, const ui
             continue;
         served = true;
         sim->streams[i].attach = SIM_ATTACH_NONE;
-        if (sim->deaths[worker] >= PIPELINE_DEATHS_MAX && !sim->streams[i].ended) {
+        if (down->deaths >= PIPELINE_DEATHS_MAX && !sim->streams[i].ended) {
             sim_stream_end(sim, i, -ECHILD, SPDL_CLASS_CRASH);
             sim->totals->death_ends++;
         }
     }
     if (!served)
-        sim->deaths[worker] = 0;
+        down->deaths = 0;
 }
 
 /* The codec dies on that sample; other threads were at work too. */
@@ -195,7 +198,7 @@ static void crash(struct sim *sim, uint32_t index)
     if (sim->stale_count > 0) /* finished, but its thread had not said so */
         suspects[count++] = sim->stale[0].ticket;
     sim->totals->crashes++;
-    worker_down(sim, worker, true, suspects, count);
+    sim_worker_down(sim, worker, true, suspects, count);
 }
 
 static bool act_decoded(struct sim *sim)
@@ -215,13 +218,13 @@ static bool act_decoded(struct sim *sim)
                                    .cost_ns = sim->cost_ns};
     uint64_t id = op.blob_bytes > 0 ? blob_read(sim, &op) : op.id;
     row_write(sim, &op, sim_stamp_of(id, op.epoch, op.position));
-    sim->decoding[op.worker]--;
-    sim->deaths[op.worker] = 0;
+    sim->workers[op.worker].decoding--;
+    sim->workers[op.worker].deaths = 0;
     struct pipeline_row_ref ref = {0};
     sim_feed(sim, &event, 0, &ref);
     ref_check(sim, &op, &ref);
     if (op.blob_bytes > 0)
-        sim_pages_give(sim, op.blob_offset, op.blob_bytes);
+        sim_pages_give(sim, op.worker, op.blob_offset, op.blob_bytes);
     if (op.orphan)
         return true;
     row_ends(sim, &op, event.class_number);
@@ -235,10 +238,10 @@ static bool act_worker_up(struct sim *sim)
     uint32_t first = (uint32_t)sim_below(sim, SIM_WORKERS);
     for (uint32_t i = 0; i < SIM_WORKERS; i++) {
         uint32_t worker = (first + i) % SIM_WORKERS;
-        if (sim->worker_up[worker])
+        if (sim->workers[worker].up || !sim->workers[worker].seat_open)
             continue;
         struct pipeline_event event = {.kind = PIPELINE_EVENT_WORKER_UP, .worker = worker};
-        sim->worker_up[worker] = true;
+        sim->workers[worker].up = true;
         sim_feed(sim, &event, 0, NULL);
         return true;
     }
@@ -254,16 +257,15 @@ static bool act_kill_worker(struct sim *sim)
             suspects[count++] = sim->ops[i].ticket;
     sim->totals->kills++;
     if (sim_chance(sim, 300))
-        worker_down(sim, worker, true, NULL, 0); /* it crashed while it did nothing */
+        sim_worker_down(sim, worker, true, NULL, 0); /* it crashed while it did nothing */
     else
-        worker_down(sim, worker, false, suspects, count);
+        sim_worker_down(sim, worker, false, suspects, count);
     return true;
 }
 
 static bool waits_for_attached(const struct sim *sim, const struct sim_stream *stream)
 {
-    (void)sim;
-    return stream->attach == SIM_ATTACH_SENT;
+    return stream->attach == SIM_ATTACH_SENT && stream->worker != sim->frozen_worker;
 }
 
 static bool act_attached(struct sim *sim)
@@ -278,8 +280,7 @@ static bool act_attached(struct sim *sim)
 
 static bool waits_for_detached(const struct sim *sim, const struct sim_stream *stream)
 {
-    (void)sim;
-    return stream->attach == SIM_ATTACH_DETACHING;
+    return stream->attach == SIM_ATTACH_DETACHING && stream->worker != sim->frozen_worker;
 }
 
 static bool act_detached(struct sim *sim)

@@ -90,6 +90,53 @@ static struct plan_schedule schedule_from(const struct sim_job *job)
     return schedule;
 }
 
+static bool has_stream(const struct sim *sim, uint32_t worker)
+{
+    for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
+        if (sim->streams[i].used && sim->streams[i].worker == worker)
+            return true;
+    return false;
+}
+
+static bool act_seat_close(struct sim *sim)
+{
+    uint32_t first = (uint32_t)sim_below(sim, SIM_WORKERS);
+    for (uint32_t i = 0; i < SIM_WORKERS; i++) {
+        uint32_t worker = (first + i) % SIM_WORKERS;
+        if (!sim->workers[worker].seat_open || has_stream(sim, worker))
+            continue;
+        sim_trace(sim, "seat %u is closed", worker);
+        sim_worker_down(sim, worker, false, NULL, 0);
+        pipeline_core_seat_close(sim->core, worker);
+        sim->workers[worker].seat_open = false;
+        return true;
+    }
+    return false;
+}
+
+/* The seat of the job's user. Those that nobody needs give way to it. */
+static bool seat_open(struct sim *sim, uint32_t worker)
+{
+    if (sim->workers[worker].seat_open)
+        return true;
+    uint64_t free_bytes = UINT64_MAX;
+    int rc;
+    do {
+        rc = pipeline_core_seat_open(sim->core, worker, sim->arena_bytes, SIM_SEAT_BYTES,
+                                     &free_bytes);
+    } while (rc == -ENOSPC && act_seat_close(sim));
+    uint64_t room = sim->params.memory_bytes - pipeline_core_memory_used(sim->core);
+    sim_trace(sim, "seat %u opens: %d", worker, rc);
+    if (rc != 0 && (rc != -ENOSPC || room >= SIM_SEAT_BYTES || free_bytes != room))
+        sim_fail(sim, "a seat gave %d with %llu bytes free", rc, (unsigned long long)free_bytes);
+    if (rc == 0 && pipeline_core_seat_open(sim->core, worker, 4096, 0, &free_bytes) != -EINVAL)
+        sim_fail(sim, "a seat opens twice");
+    sim->workers[worker].seat_open = rc == 0;
+    sim->totals->seats += rc == 0;
+    sim->totals->refused_seats += rc != 0;
+    return rc == 0;
+}
+
 static void job_open(struct sim *sim, uint32_t number)
 {
     struct sim_job *job = &sim->jobs[number];
@@ -102,8 +149,10 @@ static void job_open(struct sim *sim, uint32_t number)
                                             .limit = job->has_limit ? job->target - job->seen : 0,
                                             .memory_bytes = job->slot_count * 1000 - 7};
     uint64_t free_bytes = UINT64_MAX;
-    uint64_t room = sim->params.memory_bytes - pipeline_core_memory_used(sim->core);
     uint32_t stream = SIM_NOWHERE;
+    if (!seat_open(sim, job->worker))
+        return;
+    uint64_t room = sim->params.memory_bytes - pipeline_core_memory_used(sim->core);
     int rc = pipeline_core_open(sim->core, &params, &stream, &free_bytes);
     sim_trace(sim, "job %u opens at %llu: %d, stream %u", number, (unsigned long long)job->seen, rc,
               stream);
@@ -257,10 +306,15 @@ static bool act_fail(struct sim *sim)
 
 bool sim_rank_act(struct sim *sim, enum sim_act act)
 {
-    static bool (*const acts[SIM_ACT_COUNT])(struct sim *) = {
-        [SIM_ACT_TAKE] = act_take,           [SIM_ACT_RELEASE] = act_release,
-        [SIM_ACT_START] = act_start,         [SIM_ACT_UNMAP] = act_unmap,
-        [SIM_ACT_OPEN] = act_open,           [SIM_ACT_CLOSE_OVER] = act_close_over,
-        [SIM_ACT_KILL_RANK] = act_kill_rank, [SIM_ACT_FAIL] = act_fail};
+    static bool (*const acts[SIM_ACT_COUNT])(struct sim *) = {[SIM_ACT_TAKE] = act_take,
+                                                              [SIM_ACT_RELEASE] = act_release,
+                                                              [SIM_ACT_START] = act_start,
+                                                              [SIM_ACT_UNMAP] = act_unmap,
+                                                              [SIM_ACT_OPEN] = act_open,
+                                                              [SIM_ACT_CLOSE_OVER] = act_close_over,
+                                                              [SIM_ACT_KILL_RANK] = act_kill_rank,
+                                                              [SIM_ACT_FAIL] = act_fail,
+                                                              [SIM_ACT_SEAT_CLOSE] =
+                                                                  act_seat_close};
     return acts[act](sim);
 }

@@ -117,28 +117,30 @@ static uint64_t pages_of(uint64_t bytes)
     return (bytes + PIPELINE_ARENA_ALIGN - 1) / PIPELINE_ARENA_ALIGN;
 }
 
-void sim_pages_take(struct sim *sim, uint64_t offset, uint64_t bytes)
+void sim_pages_take(struct sim *sim, uint32_t number, uint64_t offset, uint64_t bytes)
 {
-    if (offset % PIPELINE_ARENA_ALIGN || bytes > sim->params.arena_bytes ||
-        offset > sim->params.arena_bytes - bytes) {
+    struct sim_worker *worker = &sim->workers[number];
+    if (!worker->seat_open || offset % PIPELINE_ARENA_ALIGN || bytes > sim->arena_bytes ||
+        offset > sim->arena_bytes - bytes) {
         sim_fail(sim, "a blob outside the arena");
         return;
     }
     for (uint64_t i = 0; i < pages_of(bytes); i++) {
         uint64_t at = offset / PIPELINE_ARENA_ALIGN + i;
-        if (sim->page_used[at])
+        if (worker->page_used[at])
             sim_fail(sim, "a blob over another one, page %llu", (unsigned long long)at);
-        sim->page_used[at] = true;
-        sim->page[at] = 0;
+        worker->page_used[at] = true;
+        worker->page[at] = 0;
     }
-    sim->pages_used += pages_of(bytes);
+    worker->pages_used += pages_of(bytes);
 }
 
-void sim_pages_give(struct sim *sim, uint64_t offset, uint64_t bytes)
+void sim_pages_give(struct sim *sim, uint32_t number, uint64_t offset, uint64_t bytes)
 {
+    struct sim_worker *worker = &sim->workers[number];
     for (uint64_t i = 0; i < pages_of(bytes); i++)
-        sim->page_used[offset / PIPELINE_ARENA_ALIGN + i] = false;
-    sim->pages_used -= pages_of(bytes);
+        worker->page_used[offset / PIPELINE_ARENA_ALIGN + i] = false;
+    worker->pages_used -= pages_of(bytes);
 }
 
 uint64_t sim_slot_sum(const struct sim_stream *stream, const struct sim_slot *slot)
@@ -166,7 +168,7 @@ void sim_stream_end(struct sim *sim, uint32_t number, int code, enum spdl_class 
         for (uint32_t r = 0; r < stream->rows; r++) {
             struct sim_row *row = &stream->slots[i].rows[r];
             if (row->state == SIM_ROW_FETCHED)
-                sim_pages_give(sim, row->blob_offset, row->blob_bytes);
+                sim_pages_give(sim, stream->worker, row->blob_offset, row->blob_bytes);
             if (row->state == SIM_ROW_FETCHED)
                 row->state = SIM_ROW_NONE;
         }
@@ -212,12 +214,33 @@ static void job_init(struct sim *sim, struct sim_job *job)
 }
 
 static const uint32_t weights[SIM_ACT_COUNT] = {
-    [SIM_ACT_FETCHED] = 40,  [SIM_ACT_DECODED] = 40,   [SIM_ACT_TAKE] = 20,
-    [SIM_ACT_RELEASE] = 20,  [SIM_ACT_WORKER_UP] = 10, [SIM_ACT_ATTACHED] = 15,
-    [SIM_ACT_DETACHED] = 10, [SIM_ACT_START] = 15,     [SIM_ACT_UNMAP] = 5,
-    [SIM_ACT_OPEN] = 10,     [SIM_ACT_CLOSE_OVER] = 5, [SIM_ACT_KILL_WORKER] = 2,
-    [SIM_ACT_KILL_RANK] = 1, [SIM_ACT_FAIL] = 1,       [SIM_ACT_THREADS] = 1,
-    [SIM_ACT_BOGUS] = 8};
+    [SIM_ACT_FETCHED] = 40,    [SIM_ACT_DECODED] = 40,   [SIM_ACT_TAKE] = 20,
+    [SIM_ACT_RELEASE] = 20,    [SIM_ACT_WORKER_UP] = 10, [SIM_ACT_ATTACHED] = 15,
+    [SIM_ACT_DETACHED] = 10,   [SIM_ACT_START] = 15,     [SIM_ACT_UNMAP] = 5,
+    [SIM_ACT_OPEN] = 10,       [SIM_ACT_CLOSE_OVER] = 5, [SIM_ACT_SEAT_CLOSE] = 2,
+    [SIM_ACT_KILL_WORKER] = 2, [SIM_ACT_KILL_RANK] = 1,  [SIM_ACT_FAIL] = 1,
+    [SIM_ACT_THREADS] = 1,     [SIM_ACT_BOGUS] = 8};
+
+/* In some worlds a worker is stopped, or the reads of one job hang: all others must come to their
+ * end without them, and with the memory that they leave. */
+static void standstill_init(struct sim *sim)
+{
+    sim->frozen_worker = sim->hung_job = SIM_NOWHERE;
+    if (sim_chance(sim, 150))
+        sim->frozen_worker = (uint32_t)sim_below(sim, SIM_WORKERS);
+    else if (sim_chance(sim, 200))
+        sim->hung_job = (uint32_t)sim_below(sim, sim->job_count);
+    if (sim->frozen_worker == SIM_NOWHERE && sim->hung_job == SIM_NOWHERE)
+        return;
+    sim->params.memory_bytes = 1000000;
+    sim->totals->worlds_frozen += sim->frozen_worker != SIM_NOWHERE;
+    sim->totals->worlds_hung += sim->hung_job != SIM_NOWHERE;
+    if (sim->hung_job == SIM_NOWHERE)
+        return;
+    sim->blob_pages_max = 1;
+    sim->arena_bytes = (12 + sim_below(sim, 16)) * PIPELINE_ARENA_ALIGN;
+    sim->weights[SIM_ACT_KILL_RANK] = sim->weights[SIM_ACT_FAIL] = 0; /* it has one stream */
+}
 
 static void sim_init(struct sim *sim, uint64_t seed)
 {
@@ -251,14 +274,15 @@ static void sim_init(struct sim *sim, uint64_t seed)
     sim->job_count = 1 + (uint32_t)sim_below(sim, SIM_JOBS_MAX);
     for (uint32_t i = 0; i < sim->job_count; i++)
         job_init(sim, &sim->jobs[i]);
-    sim->params = (struct pipeline_core_params){
-        .arena_bytes = pages * PIPELINE_ARENA_ALIGN + sim_below(sim, 100),
-        .memory_bytes = 1000 * (SIM_SLOTS_MAX + sim_below(sim, 30)),
-        .fetch_depth = 1 + pick(sim, 63, 200, 8),
-        .threads = 1 + pick(sim, 99, 50, 6),
-        .rate_rows = 10 + (uint32_t)sim_below(sim, 30),
-        .lookup = sim_lookup,
-        .context = sim};
+    sim->arena_bytes = pages * PIPELINE_ARENA_ALIGN + sim_below(sim, 100);
+    sim->params = (struct pipeline_core_params){.memory_bytes =
+                                                    1000 * (SIM_SLOTS_MAX + 1 + sim_below(sim, 30)),
+                                                .fetch_depth = 1 + pick(sim, 63, 200, 8),
+                                                .threads = 1 + pick(sim, 99, 50, 6),
+                                                .rate_rows = 10 + (uint32_t)sim_below(sim, 30),
+                                                .lookup = sim_lookup,
+                                                .context = sim};
+    standstill_init(sim);
 }
 
 /* --- one schedule --- */
@@ -288,13 +312,19 @@ static void trouble(struct sim *sim)
     }
 }
 
+static bool stands_still(const struct sim *sim, uint32_t job)
+{
+    return job == sim->hung_job || sim->jobs[job].worker == sim->frozen_worker;
+}
+
+/* All that do not stand still. */
 static bool all_over(const struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->job_count; i++)
-        if (!sim->jobs[i].over)
+        if (!sim->jobs[i].over && !stands_still(sim, i))
             return false;
     for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
-        if (sim->streams[i].used)
+        if (sim->streams[i].used && !stands_still(sim, sim->streams[i].job))
             return false;
     return true;
 }
@@ -309,11 +339,12 @@ static void stalled(struct sim *sim, const char *how)
                       (unsigned long long)stream->released, (int)stream->attach,
                       (int)pipeline_core_reason(sim->core, i));
     }
-    sim_fail(sim, "%s: %u operations are outstanding, %llu pages in use", how, sim->op_count,
-             (unsigned long long)sim->pages_used);
+    sim_fail(sim, "%s: %u operations are outstanding%s%s", how, sim->op_count,
+             sim->frozen_worker != SIM_NOWHERE ? ", a worker is stopped" : "",
+             sim->hung_job != SIM_NOWHERE ? ", reads hang" : "");
 }
 
-/* From here on everybody does what he should: all jobs must come to their end. */
+/* From here on everybody else does what he should: all jobs must come to their end. */
 static void calm(struct sim *sim)
 {
     sim->calm = true;
@@ -329,9 +360,20 @@ static void calm(struct sim *sim)
         else if (steps == CALM_STEPS_MAX)
             stalled(sim, "there is no end");
     }
+    sim_carry_out(sim, UINT32_MAX);
     sim_compare(sim, true);
-    if (!sim->failed && (pipeline_core_memory_used(sim->core) > 0 ||
-                         pipeline_core_arena_used(sim->core) > 0 || sim->op_count > 0))
+}
+
+static void end(struct sim *sim)
+{
+    calm(sim);
+    for (uint32_t i = 0; i < sim->op_count; i++)
+        sim->totals->hung_reads += sim->ops[i].fetch;
+    sim->frozen_worker = sim->hung_job = SIM_NOWHERE; /* they go on at last */
+    calm(sim);
+    while (!sim->failed && sim_act(sim, SIM_ACT_SEAT_CLOSE))
+        continue;
+    if (!sim->failed && (pipeline_core_memory_used(sim->core) > 0 || sim->op_count > 0))
         sim_fail(sim, "all is over and something is still in use");
 }
 
@@ -348,7 +390,7 @@ int sim_run(struct sim *sim, uint64_t seed, bool trace, struct sim_totals *total
     }
     trouble(sim);
     if (!sim->failed)
-        calm(sim);
+        end(sim);
     pipeline_core_destroy(sim->core);
     totals->schedules++;
     totals->steps += sim->step;

@@ -80,7 +80,7 @@ static void test_substitutes(void **state)
     assert_int_equal(view.counted_rows, 4);
     assert_int_equal(view.failed_rows, 3);
     assert_int_equal(view.consecutive_rows, 0);
-    assert_int_equal(pipeline_core_arena_used(core), 0);
+    assert_int_equal(pipeline_core_arena_used(core, 0), 0);
 }
 
 /* What is short is no fault of the sample: no other is shown instead. */

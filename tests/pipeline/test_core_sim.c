@@ -29,7 +29,7 @@
 #define IS_SLOW 0
 #endif
 
-enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 27, DEFECT_SCHEDULES = 2000 };
+enum { SCHEDULES = IS_SLOW ? 1000 : 10000, DEFECTS = 32, DEFECT_SCHEDULES = 2000 };
 
 extern int pipeline_core_defect;
 int pipeline_core_defect;
@@ -114,6 +114,11 @@ static void test_schedules(void **state)
                 {"looks that found a wait for memory", t->memory_waits},
                 {"decodes into a full queue", t->queue_full},
                 {"orphans", t->orphans},
+                {"seats opened", t->seats},
+                {"seats refused", t->refused_seats},
+                {"worlds with a stopped worker", t->worlds_frozen},
+                {"worlds with reads that hang", t->worlds_hung},
+                {"reads that hung to the end", t->hung_reads},
                 {"bogus events", t->bogus},
                 {"rows read in place", t->in_place},
                 {"ends by policy", t->policy_ends},

@@ -73,7 +73,7 @@ static void test_deaths(void **state)
     assert_int_equal(look(), 1);
     assert_int_equal(commands[0].kind, PIPELINE_COMMAND_END);
     assert_int_equal(commands[0].code, -ECHILD);
-    assert_int_equal(pipeline_core_arena_used(core), 0);
+    assert_int_equal(pipeline_core_arena_used(core, 0), 0);
 }
 
 /* Work handed over ahead of the threads: a few rows each at first, then what some milliseconds
@@ -105,17 +105,66 @@ static void test_queue_depth(void **state)
     assert_int_equal(pipeline_core_decoding(core, 0), PIPELINE_QUEUE_MAX);
 }
 
-/* More in flight than there are tickets is not asked for. */
-static void test_tickets_end(void **state)
+/* A stream has as many reads in flight as it may, and leaves some to others of its worker; reads
+ * leave the decodes their places. */
+static void test_reads_end(void **state)
 {
     (void)state;
-    core_make(1ull << 30, 5000, 100);
+    core_make(1ull << 30, PIPELINE_DEPTH_MAX, 100);
     struct pipeline_stream_params params = stream_params(100000, 3000);
     uint32_t stream = open_ready(&params);
-    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), PIPELINE_OPS_MAX);
+    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), PIPELINE_DEPTH_MAX);
     assert_int_equal(view_of(stream).reason, PIPELINE_REASON_READS);
     assert_int_equal(feed_done(PIPELINE_EVENT_FETCHED, commands[9].ticket, SPDL_CLASS_OK), 0);
-    assert_int_equal(look(), 1); /* one goes, one comes */
+    assert_int_equal(look(), 2); /* one goes, one comes; the row is decoded */
+    assert_int_equal(count_of(PIPELINE_COMMAND_DECODE), 1);
+    uint32_t least = UINT32_MAX, count;
+    for (uint32_t i = 0; i < 16; i++) {
+        open_ready(&params);
+        count = count_of(PIPELINE_COMMAND_FETCH);
+        assert_true(count >= 4 && count <= least);
+        least = count;
+    }
+    assert_true(pipeline_core_fetching(core, 0) <= pipeline_core_reads_max(PIPELINE_DEPTH_MAX));
+}
+
+/* The worker of another user has an arena of its own, and its place among what is in flight. */
+static void test_seats(void **state)
+{
+    (void)state;
+    core_make(4 * 8192, 64, 64);
+    uint64_t free_bytes = 0;
+    assert_int_equal(pipeline_core_seat_open(core, 0, 4096, 0, &free_bytes), -EINVAL);
+    assert_int_equal(pipeline_core_seat_open(core, PIPELINE_WORKERS_MAX, 4096, 0, &free_bytes),
+                     -EINVAL);
+    assert_int_equal(pipeline_core_seat_open(core, 1, 4096, 10001, &free_bytes), -ENOSPC);
+    assert_int_equal(free_bytes, 10000);
+    struct pipeline_stream_params params = stream_params(100, 8);
+    open_ready(&params);
+    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 3); /* a quarter is left to others */
+    assert_int_equal(view_of(0).reason, PIPELINE_REASON_MEMORY);
+    params.worker = 1;
+    uint32_t stream;
+    assert_int_equal(pipeline_core_open(core, &params, &stream, &free_bytes), -EINVAL);
+    assert_int_equal(pipeline_core_seat_open(core, 1, 16 * 8192, 7000, &free_bytes), 0);
+    assert_int_equal(pipeline_core_memory_used(core), 7010);
+    assert_int_equal(pipeline_core_open(core, &params, &stream, &free_bytes), 0);
+    assert_int_equal(feed_stream(PIPELINE_EVENT_START, stream), 0);
+    look();
+    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 12);
+    assert_int_equal(pipeline_core_arena_used(core, 0), 3 * 8192);
+    assert_int_equal(pipeline_core_arena_used(core, 1), 12 * 8192);
+    uint64_t ticket = commands[0].ticket;
+    assert_int_equal(feed_stream(PIPELINE_EVENT_UNMAPPED, stream), 0);
+    for (uint32_t i = 0; i < 12; i++)
+        assert_int_equal(feed_done(PIPELINE_EVENT_FETCHED, commands[i].ticket, SPDL_CLASS_OK), 0);
+    look();
+    assert_int_equal(count_of(PIPELINE_COMMAND_FORGET), 1);
+    pipeline_core_seat_close(core, 1);
+    assert_int_equal(pipeline_core_memory_used(core), 10);
+    assert_int_equal(pipeline_core_seat_open(core, 1, 4096, 0, &free_bytes), 0);
+    struct pipeline_row_ref ref;
+    assert_int_equal(pipeline_core_ticket_ref(core, ticket, &ref), -EPROTO);
 }
 
 /* --- whose turn, and why --- */
@@ -135,17 +184,12 @@ static void test_turns(void **state)
     assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 2);
     uint64_t tickets[2] = {commands[0].ticket, commands[1].ticket};
     assert_int_equal(feed_release(full, 0), 0); /* it has three batches ready, the other none */
-    assert_int_equal(look(), 0);
-    uint32_t fetched = 2;
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(feed_done(PIPELINE_EVENT_FETCHED, tickets[i], SPDL_CLASS_OK), 0);
-    for (look(); fetched < 8; finish_all())
-        for (uint32_t i = 0; i < command_count; i++) {
-            if (commands[i].kind != PIPELINE_COMMAND_FETCH)
-                continue;
-            assert_int_equal(commands[i].stream, fetched < 8 ? empty : full);
-            fetched++;
-        }
+    look();
+    assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(find(PIPELINE_COMMAND_FETCH, i)->stream, i < 2 ? empty : full);
     while (view_of(full).published < 5)
         assert_true(finish_all());
 }
@@ -153,7 +197,7 @@ static void test_turns(void **state)
 static void test_reasons(void **state)
 {
     (void)state;
-    core_make(3 * BLOB_ROOM, 64, 2);
+    core_make(4 * BLOB_ROOM, 64, 2);
     struct pipeline_stream_params params = stream_params(100, 4);
     uint32_t stream;
     uint64_t free_bytes;
@@ -174,8 +218,8 @@ static void test_reasons(void **state)
     look();
     assert_int_equal(count_of(PIPELINE_COMMAND_DECODE), 3);
     assert_int_equal(pipeline_core_reason(core, stream), PIPELINE_REASON_DECODE);
-    finish_all(); /* and more is read, now that there is room */
-    assert_int_equal(pipeline_core_reason(core, stream), PIPELINE_REASON_MEMORY);
+    finish_all(); /* and more is read, now that there is room; the last row of its oldest batch */
+    assert_int_equal(pipeline_core_reason(core, stream), PIPELINE_REASON_READS);
     while (view_of(stream).published < 2)
         assert_true(finish_all());
     assert_int_equal(pipeline_core_reason(core, stream), PIPELINE_REASON_RANK);
@@ -204,7 +248,7 @@ static void test_reason_decode(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_crash), CASE(test_deaths),  CASE(test_queue_depth),  CASE(test_tickets_end),
-        CASE(test_turns), CASE(test_reasons), CASE(test_reason_decode)};
+        CASE(test_crash), CASE(test_deaths), CASE(test_queue_depth), CASE(test_reads_end),
+        CASE(test_seats), CASE(test_turns),  CASE(test_reasons),     CASE(test_reason_decode)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

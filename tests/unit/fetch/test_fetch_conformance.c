@@ -411,7 +411,7 @@ static void check_depth(void)
     assert_null(fetch);
     params.depth = FETCH_DEPTH_MAX + 1;
     assert_int_equal(fetch_open(engine, &params, &fetch, note, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "1025"));
+    assert_non_null(strstr(err.text, "1537"));
     params.depth = FETCH_DEPTH_MAX;
     assert_int_equal(fetch_open(engine, &params, &fetch, note, &err), 0);
     fetch_close(fetch);
