@@ -19,10 +19,6 @@ enum {
     INFO_HEAD_BYTES = 40,
     OS2_LONG_BYTES = 64,
     COLOURS_MAX = 256,
-    /* A few bytes of run lengths may mean any number of pixels that are left out: above the first
-     * number the file has a byte for so many. */
-    RUNS_PIXELS_FREE = 1 << 20,
-    RUNS_PIXELS_A_BYTE = 4096,
 };
 
 enum bmp_packing {
@@ -209,12 +205,6 @@ static bool has_runs(const struct decode_bmp *bmp)
     return bmp->packing == BMP_RUNS_8 || bmp->packing == BMP_RUNS_4;
 }
 
-static bool runs_are_few(const struct decode_bmp *bmp)
-{
-    const uint64_t pixels = (uint64_t)bmp->width * (uint64_t)bmp->height;
-    return pixels > RUNS_PIXELS_FREE && pixels / RUNS_PIXELS_A_BYTE > bmp->bytes - bmp->pixels_at;
-}
-
 static enum spdl_class read_head(struct decode_bmp *bmp, uint64_t max_pixels,
                                  struct decode_fault *fault)
 {
@@ -241,9 +231,9 @@ static enum spdl_class read_head(struct decode_bmp *bmp, uint64_t max_pixels,
         return fail_at(SPDL_CLASS_CORRUPT, 10, "its pixels begin in its head", fault);
     if (bmp->pixels_at > bmp->bytes || (!has_runs(bmp) && !holds_pixels(bmp)))
         return fail_cut(bmp, fault);
-    if (has_runs(bmp) && runs_are_few(bmp))
-        return fail_at(SPDL_CLASS_LIMIT, bmp->pixels_at, "it has hardly a run for its pixels",
-                       fault);
+    if (has_runs(bmp)) /* a few bytes may leave any number of pixels out */
+        return decode_bytes_check((uint64_t)bmp->width * (uint64_t)bmp->height,
+                                  bmp->bytes - bmp->pixels_at, bmp->pixels_at, fault);
     return SPDL_CLASS_OK;
 }
 

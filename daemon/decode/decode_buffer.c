@@ -69,3 +69,13 @@ enum spdl_class decode_size_check(uint64_t width, uint64_t height, uint64_t max_
                                 height, max_pixels);
     return SPDL_CLASS_OK;
 }
+
+enum spdl_class decode_bytes_check(uint64_t pixels, uint64_t bytes, uint64_t byte_offset,
+                                   struct decode_fault *fault)
+{
+    if (pixels <= DECODE_PIXELS_FREE || pixels / DECODE_PIXELS_A_BYTE <= bytes)
+        return SPDL_CLASS_OK;
+    return decode_fault_set(fault, SPDL_CLASS_LIMIT, byte_offset,
+                            "%" PRIu64 " pixels in %" PRIu64 " bytes: more than %d a byte", pixels,
+                            bytes, (int)DECODE_PIXELS_A_BYTE);
+}

@@ -37,4 +37,10 @@ static inline bool decode_region_fits(const struct decode_region *region, uint32
            (int64_t)region->y + region->height <= (int64_t)height;
 }
 
+/* Formats whose few bytes may leave any number of pixels out: above the first number of pixels the
+ * file has a byte for so many of them. OK or LIMIT. */
+enum { DECODE_PIXELS_FREE = 1 << 20, DECODE_PIXELS_A_BYTE = 4096 };
+enum spdl_class decode_bytes_check(uint64_t pixels, uint64_t bytes, uint64_t byte_offset,
+                                   struct decode_fault *fault);
+
 #endif
