@@ -124,6 +124,9 @@ static enum spdl_class read_frame(struct decode_gif *gif, uint64_t max_pixels,
         gif->height = gif->frame_y + gif->frame_height;
     enum spdl_class class_number =
         decode_size_check((uint64_t)gif->width, (uint64_t)gif->height, max_pixels, frame_at, fault);
+    if (class_number == SPDL_CLASS_OK) /* a frame may be a small part of its canvas */
+        class_number = decode_bytes_check((uint64_t)gif->width * (uint64_t)gif->height, gif->bytes,
+                                          frame_at, fault);
     if (class_number != SPDL_CLASS_OK)
         return class_number;
     if (!read_palette(gif, frame[8]))

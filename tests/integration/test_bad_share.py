@@ -70,6 +70,7 @@ def kinds():
         "png size": (lambda p, r: pictures.png_of_data(0, 5, 8, 2, b""), "CORRUPT"),
         "webp cut": (lambda p, r: cut(pillow(Image.fromarray(p), "WEBP"), r), "TRUNCATED"),
         "lossless webp cut": (lambda p, r: cut(pillow(Image.fromarray(p), "WEBP", lossless=True), r), "TRUNCATED"),
+        "gif cut": (lambda p, r: cut(pillow(Image.fromarray(p), "GIF"), r, 30), "TRUNCATED"),
         "bmp cut": (lambda p, r: cut(pictures.bmp_24(p), r), "TRUNCATED"),
         "ppm cut": (lambda p, r: cut(pictures.ppm(p), r), "TRUNCATED")})
     return made
