@@ -42,7 +42,7 @@ struct pipeline_dataset {
     struct err list_error;
     uint32_t field_count; /* with the raw fields of a dataset that names none */
     struct field_spec fields[FIELD_MAX];
-    bool is_raw;   /* its one field is bytes as they lie in the files, without padding */
+    bool is_raw; /* its one field is bytes as they lie in the files, without padding */
     struct pipeline_seen *seen;        /* NULL: no picture, or not listed */
     struct pipeline_seen *seen_before; /* of the list before this one, for the chore that lists */
     struct pipeline_seen *seen_listed; /* by that chore, with seen_note */
@@ -211,22 +211,6 @@ void pipeline_stream_listed(struct pipeline_stream *stream);
 void pipeline_stream_free(struct pipeline_stream *stream);
 void pipeline_stream_forget(
     struct pipeline_stream *stream); /* the core forgot it: its memory goes */
-
-/* pipeline_keep.c */
-void pipeline_keep_begin(struct pipeline_dataset *dataset); /* with the dataset */
-void pipeline_keep_end(struct pipeline_dataset *dataset);
-/* Asks for the quarantine of former runs, once. */
-void pipeline_keep_load(struct pipeline_dataset *dataset);
-/* … of every dataset of the configuration, and waits for them a short time. */
-void pipeline_keep_load_all(struct pipeline *pipeline);
-/* Makes seen_listed. On the chores thread; blocks. */
-void pipeline_keep_listed(struct pipeline_dataset *dataset, const struct source *source);
-void pipeline_keep_take(struct pipeline_dataset *dataset);  /* … into its place */
-void pipeline_keep_write(struct pipeline_dataset *dataset); /* what has changed, soon */
-void pipeline_keep_step(struct pipeline *pipeline, uint64_t now_ns);
-/* The daemon ends: what has changed is written, which is waited for a short time. Calls no `done`.
- */
-void pipeline_keep_finish(struct pipeline *pipeline);
 
 /* pipeline_plan.c: what a stream would be, worked out by a chore. */
 int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr);

@@ -169,9 +169,7 @@ static void test_bytes(void **state)
                           "      part: {from: n, decode: float, dtype: float32}\n",
                   NULL);
     static const struct {
-        uint32_t ragged;
-        uint64_t row_bytes, max_bytes, dim;
-        uint32_t dtype;
+        uint64_t ragged, row_bytes, max_bytes, dim, dtype;
     } rows[] = {{1, 0, 0, 0, FIELD_DTYPE_UINT8},     {1, 64 << 20, 64 << 20, 0, FIELD_DTYPE_UINT8},
                 {0, 8, 0, 8, FIELD_DTYPE_UINT8},     {0, 512, 512, 512, FIELD_DTYPE_UINT8},
                 {1, 512, 512, 0, FIELD_DTYPE_UINT8}, {0, 1024, 1024, 1024, FIELD_DTYPE_UINT8},
