@@ -267,6 +267,7 @@ static void write_done(struct chore *chore)
     error_say(dataset);
     if (keep->again)
         pipeline_keep_write(dataset);
+    pipeline_dataset_trim(dataset->pipeline); /* perhaps this was what it was waited for with */
 }
 
 /* Copies of what has changed. False: there is nothing to write. */

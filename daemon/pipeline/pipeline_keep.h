@@ -14,6 +14,9 @@
 #include "pipeline/pipeline_quarantine.h"
 #include "pipeline/pipeline_seen.h"
 
+struct pipeline;
+struct pipeline_dataset;
+
 /* Conductor only, but for what a chore at work is said to have. */
 struct pipeline_keep {
     char *seen_file, *seen_name; /* owned; NULL: it has no picture, or there is no folder */
@@ -36,5 +39,20 @@ struct pipeline_keep {
     struct pipeline_quarantine *loaded;
     struct err load_note;
 };
+
+void pipeline_keep_begin(struct pipeline_dataset *dataset); /* with the dataset */
+void pipeline_keep_end(struct pipeline_dataset *dataset);
+/* Asks for the quarantine of former runs, once. */
+void pipeline_keep_load(struct pipeline_dataset *dataset);
+/* … of every dataset of the configuration, and waits for them a short time. */
+void pipeline_keep_load_all(struct pipeline *pipeline);
+/* Makes seen_listed. On the chores thread; blocks. */
+void pipeline_keep_listed(struct pipeline_dataset *dataset, const struct source *source);
+void pipeline_keep_take(struct pipeline_dataset *dataset);  /* … into its place */
+void pipeline_keep_write(struct pipeline_dataset *dataset); /* what has changed, soon */
+void pipeline_keep_step(struct pipeline *pipeline, uint64_t now_ns);
+/* The daemon ends: what has changed is written, which is waited for a short time. Calls no `done`.
+ */
+void pipeline_keep_finish(struct pipeline *pipeline);
 
 #endif

@@ -187,22 +187,6 @@ void pipeline_stream_free(struct pipeline_stream *stream);
 /* The core forgot it: its memory goes. */
 void pipeline_stream_forget(struct pipeline_stream *stream);
 
-/* pipeline_keep.c */
-void pipeline_keep_begin(struct pipeline_dataset *dataset); /* with the dataset */
-void pipeline_keep_end(struct pipeline_dataset *dataset);
-/* Asks for the quarantine of former runs, once. */
-void pipeline_keep_load(struct pipeline_dataset *dataset);
-/* … of every dataset of the configuration, and waits for them a short time. */
-void pipeline_keep_load_all(struct pipeline *pipeline);
-/* Makes seen_listed. On the chores thread; blocks. */
-void pipeline_keep_listed(struct pipeline_dataset *dataset, const struct source *source);
-void pipeline_keep_take(struct pipeline_dataset *dataset);  /* … into its place */
-void pipeline_keep_write(struct pipeline_dataset *dataset); /* what has changed, soon */
-void pipeline_keep_step(struct pipeline *pipeline, uint64_t now_ns);
-/* The daemon ends: what has changed is written, which is waited for a short time. Calls no `done`.
- */
-void pipeline_keep_finish(struct pipeline *pipeline);
-
 /* pipeline_plan.c: what a stream would be, worked out by a chore. */
 int pipeline_plan_begin(struct pipeline_stream *stream, struct err *reterr);
 
