@@ -135,7 +135,7 @@ static void ask(const struct spdl_client_target *target, const struct view *view
         snprintf(text, bytes, "the daemon answers: %s", error.text);
     else if (view->state == SPDL_CLIENT_OPENING)
         snprintf(text, bytes, "the daemon lists the dataset or finds memory for the stream");
-    else if (reply->body_case == SPDL__V1__TO_CLIENT__BODY_WHY)
+    else if (reply && reply->body_case == SPDL__V1__TO_CLIENT__BODY_WHY)
         say_reply(view, reply->why, text, bytes);
     else
         snprintf(text, bytes, "the daemon answers with something else than was asked");

@@ -129,6 +129,8 @@ int pipeline_index(struct pipeline *pipeline, const struct pipeline_open *which,
 
 void pipeline_index_free_all(struct pipeline *pipeline)
 {
-    while (pipeline->looks)
-        look_free(pipeline->looks);
+    for (struct pipeline_look *look = pipeline->looks, *next; look; look = next) {
+        next = look->next;
+        look_free(look);
+    }
 }

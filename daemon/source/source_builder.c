@@ -432,7 +432,7 @@ static bool digest(struct source_block *block)
 static void samples_write(const struct source_builder *builder, struct source_block *block,
                           struct source_block_sample *samples, struct source_block_part *parts)
 {
-    uint32_t numbers[SOURCE_PARTS_MAX], next_part = 0, next = 0;
+    uint32_t numbers[SOURCE_PARTS_MAX] = {0}, next_part = 0, next = 0;
     for (size_t s = 0; s < builder->samples.count; s++) {
         const struct draft_sample *sample = &SAMPLES(builder)[s];
         if (sample->left_out)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/assert.h"
 #include "source/source_glob.h"
 #include "source/source_index_file.h"
 
@@ -157,6 +158,7 @@ static bool blocks_take(struct source_index *index)
         const struct source_index_entry *entry = NULL;
         int order = -1;
         for (; at < count; at++) {
+            ASSERT(shard->path); /* it was found by it */
             entry = source_index_map_entry(map, at, &path);
             order = path_compare(path, entry->path_bytes, shard->path);
             if (order >= 0)
