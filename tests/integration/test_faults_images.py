@@ -252,7 +252,7 @@ def test_img_16_errors_of_the_library(work):
            "h.png": (changed(zipped, zipped.index(b"IDAT") + 30, *bytes(8)), "CORRUPT"),
            "i.png": (changed(zipped, 24, 3), "CORRUPT")}
     table = classes(work, bad, epochs=10000 // len(bad) + 1)
-    check(table.grown_bytes < 8 << 20, f"memory grew by {table.grown_bytes} bytes")
+    check(table.grown_bytes < 8 << 20 or harness.SANITIZED, f"memory grew by {table.grown_bytes} bytes")
 
 
 def test_img_19_chroma_sampling(work):
