@@ -203,9 +203,9 @@ int spdl_client_link_hello(struct spdl_client_link *link, const struct spdl_clie
     Spdl__V1__Hello hello;
     Spdl__V1__ToDaemon request;
     fill_hello(target, &hello, &request);
-    Spdl__V1__ToClient *reply;
+    Spdl__V1__ToClient *reply = NULL;
     int rc = spdl_client_link_exchange(link, &request, deadline_ns, signals_count, &reply, error);
-    if (rc < 0)
+    if (rc < 0 || !reply)
         return rc;
     rc = spdl_client_link_check_hello(reply, ret_hello, error);
     spdl__v1__to_client__free_unpacked(reply, NULL);

@@ -145,9 +145,9 @@ static void ask(const struct spdl_client_target *target, const struct view *view
         say_silence(target, view, rc, text, bytes);
     else if (rc < 0)
         snprintf(text, bytes, "the daemon answers: %s", error.text);
-    else if (view->state == SPDL_CLIENT_OPENING)
+    else if (reply && view->state == SPDL_CLIENT_OPENING)
         say_opening(reply, text, bytes);
-    else if (reply->body_case == SPDL__V1__TO_CLIENT__BODY_WHY)
+    else if (reply && reply->body_case == SPDL__V1__TO_CLIENT__BODY_WHY)
         say_reply(view, reply->why, text, bytes);
     else
         snprintf(text, bytes, "the daemon answers with something else than was asked");

@@ -271,7 +271,7 @@ int ctl_errors(const struct ctl_options *options)
     struct reason *reasons = code == 0 ? calloc(list.count + 1, sizeof(*reasons)) : NULL;
     if (code == 0 && !reasons)
         code = ctl_fail(CTL_EXIT_FAILED, "out of memory");
-    if (code == 0) {
+    if (code == 0 && reasons) {
         size_t count = reasons_make(&list, reasons);
         if (options->json)
             ctl_json_open(&text, '[');

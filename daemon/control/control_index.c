@@ -15,19 +15,19 @@ struct session_look {
     uint32_t request;
 };
 
-static void look_unlink(struct session_look *look)
+static void look_unlink(struct session *session, struct session_look *look)
 {
     *look->link = look->next;
     if (look->next)
         look->next->link = look->link;
-    look->session->look_count--;
+    session->look_count--;
     look->session = NULL;
 }
 
 void control_index_leave(struct session *session)
 {
     while (session->looks)
-        look_unlink(session->looks);
+        look_unlink(session, session->looks);
 }
 
 /* --- the answer --- */
@@ -131,7 +131,7 @@ static void on_looked(void *context, const struct pipeline_index *index, const s
     struct session_look *look = context;
     struct session *session = look->session;
     if (session) {
-        look_unlink(look);
+        look_unlink(session, look);
         Spdl__V1__IndexReply *reply = index ? reply_make(index) : NULL;
         if (reply) {
             Spdl__V1__ToClient message;
@@ -168,10 +168,11 @@ int control_index_handle(struct session *session, uint32_t request,
         return 0;
     }
     struct session_look *look = calloc(1, sizeof *look);
-    int rc = look ? pipeline_index(session->control->params.pipeline, &which, asked->publish,
-                                   on_looked, look, &error)
-                  : err_set(&error, -ENOMEM, "no memory for the question");
-    if (rc < 0) {
+    int rc = err_set(&error, -ENOMEM, "no memory for the question");
+    if (look)
+        rc = pipeline_index(session->control->params.pipeline, &which, asked->publish, on_looked,
+                            look, &error);
+    if (rc < 0 || !look) {
         free(look);
         control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);
         return 0;

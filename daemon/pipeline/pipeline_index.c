@@ -150,6 +150,8 @@ const struct source_progress *pipeline_index_progress(const struct pipeline_data
 
 void pipeline_index_free_all(struct pipeline *pipeline)
 {
-    while (pipeline->looks)
-        look_free(pipeline->looks);
+    for (struct pipeline_look *look = pipeline->looks, *next; look; look = next) {
+        next = look->next;
+        look_free(look);
+    }
 }

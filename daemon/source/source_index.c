@@ -13,6 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "base/assert.h"
 #include "base/dirs.h"
 #include "source/source_glob.h"
 #include "source/source_index_file.h"
@@ -176,6 +177,7 @@ static bool blocks_take(struct source_index *index)
     uint32_t taken = 0;
     for (uint32_t i = 0; i < index->shard_count; i++) {
         struct source_index_shard *shard = &index->shards[i];
+        ASSERT(shard->path); /* it was found by it */
         const struct source_index_entry *entry = entry_of(map, shard->path, &at);
         if (!entry || entry->bytes != shard->bytes || entry->mtime_ns != shard->mtime_ns ||
             entry->ctime_ns != shard->ctime_ns)

@@ -276,6 +276,7 @@ static int take_measure(struct source_tar *tar)
 {
     static const char head[] = "spdl-tar 1\n";
     struct source_counts *counts = &tar->source.counts;
+    ASSERT(tar->index);
     uint32_t shard_count = tar->index->shard_count;
     tar->first_samples = calloc((size_t)shard_count + 1, sizeof *tar->first_samples);
     tar->first_faults = calloc((size_t)shard_count + 1, sizeof *tar->first_faults);

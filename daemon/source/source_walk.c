@@ -87,9 +87,9 @@ static uint8_t extension_of(const char *name)
     const char *dot = strrchr(name, '.');
     if (!dot || dot == name || strlen(dot + 1) > EXTENSION_BYTES_MAX)
         return NO_EXTENSION;
-    for (uint8_t i = 0; i < EXTENSION_COUNT; i++)
+    for (unsigned i = 0; i < EXTENSION_COUNT; i++)
         if (strcasecmp(dot + 1, extensions[i]) == 0)
-            return i;
+            return (uint8_t)i;
     return NO_EXTENSION;
 }
 

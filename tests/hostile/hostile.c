@@ -164,6 +164,7 @@ static const struct mode {
     {"messages", mode_messages},
     {"random", mode_random},
     {"fields", mode_fields},
+    {"change", mode_change},
     {"descriptors", mode_descriptors},
     {"connections", mode_connections},
     {"slow", mode_slow},

@@ -59,6 +59,7 @@ void rank_close(struct rank *rank);
 void mode_messages(struct hostile *hostile);
 void mode_random(struct hostile *hostile);
 void mode_fields(struct hostile *hostile);
+void mode_change(struct hostile *hostile);
 void mode_descriptors(struct hostile *hostile);
 void mode_connections(struct hostile *hostile);
 void mode_slow(struct hostile *hostile);

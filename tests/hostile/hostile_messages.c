@@ -3,6 +3,7 @@
  * not notice is looked at by the test. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,10 +15,14 @@
 
 enum {
     BODY_FIRST = 2,
-    BODY_LAST = 15,
+    BODY_LAST = 21,
     FDS_MAX = 253,
     CONNECTIONS = 300,
     ANSWER_MS = 2,
+    FIELD_CODE = 3,
+    FIELD_ERROR = 9,
+    FIELD_SET = 20,
+    FIELD_RELOAD = 21,
     ASKING = 64,
     QUESTIONS = 32
 };
@@ -178,6 +183,47 @@ void mode_fields(struct hostile *hostile)
         message_bytes(&outer, body, inner.data, inner.bytes);
         message_end(&outer);
         say(hostile, true, outer.data, outer.bytes);
+    }
+}
+
+/* An Error, or a ChangeReply that begins with its code: nothing was changed. */
+static bool is_refusal(const uint8_t *reply)
+{
+    if (reply[6] == (FIELD_ERROR << 3 | 2))
+        return true;
+    return reply[reply[8] < 128 ? 9 : 10] == FIELD_CODE << 3;
+}
+
+/* Another user than the daemon's changes its settings: it must be refused. */
+void mode_change(struct hostile *hostile)
+{
+    static const char *const sets[] = {"slots=9", "log.level=debug", "memory=1GiB"};
+    for (size_t i = 0; i <= sizeof sets / sizeof *sets; i++) {
+        struct message message, inner = {0};
+        bool is_set = i < sizeof sets / sizeof *sets;
+        uint8_t reply[4096] = {0};
+        int fd = greeted(hostile, true);
+        if (fd < 0)
+            continue;
+        struct ucred daemon = {.uid = geteuid()};
+        socklen_t bytes = sizeof daemon;
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &daemon, &bytes);
+        bool is_stranger = daemon.uid != geteuid() && geteuid() != 0;
+        wire_drain(fd, 1000); /* HelloReply */
+        if (is_set)
+            message_bytes(&inner, 1, sets[i], strlen(sets[i]));
+        message_begin(&message);
+        message_number(&message, 1, 7);
+        message_bytes(&message, is_set ? FIELD_SET : FIELD_RELOAD, inner.data, inner.bytes);
+        message_end(&message);
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        if (is_stranger && wire_send_message(fd, &message) && poll(&poll_fd, 1, 1000) > 0) {
+            ssize_t n = recv(fd, reply, sizeof reply, MSG_DONTWAIT);
+            hostile_tried(hostile, n > 0 && !is_refusal(reply), "%s by a stranger",
+                          is_set ? sets[i] : "reload");
+        }
+        close(fd);
+        hostile->tried++;
     }
 }
 

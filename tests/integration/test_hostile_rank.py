@@ -14,7 +14,7 @@ import harness  # noqa: E402
 import tars  # noqa: E402
 from harness import BUILD, PATIENCE, check, equal, wait_until  # noqa: E402
 
-MODES = ("messages", "random", "fields", "descriptors", "connections", "slow", "questions", "deaf", "hoard", "fork", "stop", "killed",
+MODES = ("messages", "random", "fields", "change", "descriptors", "connections", "slow", "questions", "deaf", "hoard", "fork", "stop", "killed",
          "write", "resize", "pipe")
 FLOODS = ("random", "fields", "descriptors", "connections", "questions", "deaf", "killed")
 STRANGER = 65534
