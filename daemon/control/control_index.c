@@ -158,10 +158,12 @@ int control_index_handle(struct session *session, uint32_t request,
                               "this connection waits for too many indexes");
         return 0;
     }
-    struct session_look *look = calloc(1, sizeof *look);
-    int rc =
-        look ? pipeline_index(session->control->params.pipeline, &which, on_looked, look, &error)
-             : err_set(&error, -ENOMEM, "no memory for the question");
+    int rc = control_may_use(session, asked->dataset, &error);
+    struct session_look *look = rc == 0 ? calloc(1, sizeof *look) : NULL;
+    if (rc == 0)
+        rc = look ? pipeline_index(session->control->params.pipeline, &which, on_looked, look,
+                                   &error)
+                  : err_set(&error, -ENOMEM, "no memory for the question");
     if (rc < 0) {
         free(look);
         control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);

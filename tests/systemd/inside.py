@@ -116,7 +116,7 @@ def test_a_rank_of_an_ordinary_user():
 
 def test_a_refused_user():
     result = run("spdlctl", "pull", "photos", "--batch", 4, "--steps", 1, user="mallory", code=4)
-    check("spdld" in result.stderr and "group" in result.stderr, f"it does not say who may: {result.stderr!r}")
+    check("members of the group spdld (" in result.stderr, f"it does not say who may: {result.stderr!r}")
 
 
 def test_who_may_reconfigure():
