@@ -216,6 +216,8 @@ def test_journal():
     check(any(" of user " in e.get("SPDL_WHO", "") and e.get("SPDL_SETTING") == "slots" and "slots was 4, is 5" in e["MESSAGE"] for e in with_id), "who changed the configuration is not a field")
     check(any(e.get("SPDL_DATASET") == "photos" for e in with_id), "no dataset is a field")
     one = with_id[0]["MESSAGE_ID"]
+    explained = run("journalctl", "-x", "--no-pager", f"MESSAGE_ID={one}").stdout
+    check("Subject: " in explained and "Defined-By: spdld" in explained, "the catalog does not know the message")
     check(all(e["MESSAGE_ID"] == one for e in entries(f"MESSAGE_ID={one}")), "entries are not found by their id")
     check(all(e["_SYSTEMD_UNIT"] == "spdld.service" for e in everything if "_SYSTEMD_UNIT" in e), "entries of another unit")
     print(f"        {len(everything)} entries, {len({e['MESSAGE_ID'] for e in with_id})} kinds with an id")
