@@ -249,6 +249,8 @@ install-units:
 	sed 's,/usr/bin/,$(PREFIX)/bin/,' configs/systemd/user/spdld.service >$(UNITS)/user/spdld.service
 	install -m 644 configs/systemd/spdld.socket $(UNITS)/system/spdld.socket
 	install -m 644 configs/systemd/spdld.sysusers $(DEST)/lib/sysusers.d/spdld.conf
+	install -d $(UNITS)/catalog
+	install -m 644 configs/systemd/spdld.catalog $(UNITS)/catalog/spdld.catalog
 	install -m 644 configs/systemd/spdld.tmpfiles $(DEST)/lib/tmpfiles.d/spdld.conf
 	install -m 644 configs/systemd/spdld.service.d/gpu.conf $(DEST)/share/spdld/gpu.conf
 	chmod 644 $(UNITS)/system/spdld.service $(UNITS)/user/spdld.service

@@ -3,10 +3,12 @@
 #include "client/client_query.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/client_internal.h"
@@ -14,6 +16,7 @@
 #define DEFAULT_SOCKET "/run/spdld/spdld.sock"
 
 enum {
+    GROUP_BYTES = 4096, /* names of the members of a group */
     CONNECT_SECONDS = 10,
     QUERY_SECONDS = 30,
     INDEX_SECONDS = 86400,
@@ -113,6 +116,26 @@ static int target_fill(struct spdl_client_target *target,
     return 0;
 }
 
+/* The socket is there and not for us: says for whom it is. */
+static int refused_error(const struct spdl_client_target *target, struct spdl_client_error *error)
+{
+    struct stat st;
+    struct group entry, *found = NULL;
+    char room[GROUP_BYTES];
+    if (stat(target->socket, &st) < 0)
+        return spdl_client_fail(error, -EACCES, 0,
+                                "%s may not be used: the folder that it is in is not open to you",
+                                target->socket);
+    getgrgid_r(st.st_gid, &entry, room, sizeof(room), &found);
+    if ((st.st_mode & S_IWGRP) == 0)
+        return spdl_client_fail(error, -EACCES, 0, "%s may not be used: user %u alone may",
+                                target->socket, (unsigned)st.st_uid);
+    return spdl_client_fail(error, -EACCES, 0,
+                            "%s may not be used: members of the group %s (%u) may, and user %u",
+                            target->socket, found ? found->gr_name : "without a name",
+                            (unsigned)st.st_gid, (unsigned)st.st_uid);
+}
+
 /* What stands in the way of a connect, in words for people. */
 static int dial_error(const struct spdl_client_target *target, int code,
                       struct spdl_client_error *error)
@@ -127,9 +150,7 @@ static int dial_error(const struct spdl_client_target *target, int code,
         return spdl_client_fail(error, code, 0, "%s cannot be used: it belongs to another user",
                                 target->socket);
     if (code == -EACCES)
-        return spdl_client_fail(error, code, 0,
-                                "%s may not be used: its owner and group decide who may",
-                                target->socket);
+        return refused_error(target, error);
     if (code == -ETIMEDOUT)
         return spdl_client_fail(error, code, SPDL_CLASS_TIMEOUT,
                                 "the daemon at %s does not answer within %d s", target->socket,

@@ -3,6 +3,7 @@
 #ifndef SPDLD_CONFIG_H
 #define SPDLD_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,6 +53,19 @@ struct config_on_error {
     uint32_t max_consecutive; /* 1 … CONFIG_CONSECUTIVE_MAX */
 };
 
+/* Who may have streams of a dataset. */
+enum { CONFIG_ALLOW_MAX = 32 };
+#define CONFIG_ALLOW_NOBODY UINT32_MAX /* number of a name that the node does not know */
+struct config_allow_list {
+    uint32_t count;
+    uint32_t ids[CONFIG_ALLOW_MAX];
+    char names[CONFIG_ALLOW_MAX][CONFIG_NAME_BYTES];
+};
+struct config_allow {
+    bool is_given; /* else everybody who may use the socket */
+    struct config_allow_list users, groups;
+};
+
 struct config_source {
     char kind[16]; /* folder tar list synthetic */
     char path[CONFIG_PATH_BYTES];
@@ -70,6 +84,7 @@ struct config_dataset {
     struct config_on_error on_error;
     uint64_t block_samples; /* with shuffle: block */
     uint32_t lanes;         /* 1: none */
+    struct config_allow allow;
 };
 
 /* Where a setting's value is from. */
@@ -98,6 +113,8 @@ struct config {
     uint32_t shm;            /* enum config_shm */
     uint64_t max_sample_bytes;
     uint64_t max_pixels;
+    uint32_t quota_streams;                            /* of one user; 0: auto */
+    uint64_t quota_bytes;                              /* of one user's streams; 0: auto */
     uint64_t worker_bytes;                             /* of a worker's own; 0: auto */
     uint32_t log_level;                                /* enum config_log */
     char index_dir[2048];                              /* "auto", "none" or a folder */
@@ -132,6 +149,11 @@ int config_dataset_read(const char *yaml, size_t bytes, const char *where,
 /* "policy[,max_rate=x][,max_consecutive=n]" of --on-error; a limit that is not named stays as it
  * was. -EINVAL with a sentence: nothing is changed then. */
 int config_on_error_read(const char *text, struct config_on_error *on_error, struct err *reterr);
+
+/* May a process of this user and these groups have streams? And who may, in words. */
+bool config_allow_has(const struct config_allow *allow, uint32_t uid, const uint32_t *gids,
+                      uint32_t gid_count);
+void config_allow_text(const struct config_allow *allow, char *text, size_t bytes);
 
 const struct config_dataset *config_dataset_find(const struct config *config,
                                                  const char *name); /* NULL: none */

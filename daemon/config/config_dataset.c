@@ -44,7 +44,7 @@ static const struct config_key dataset_keys[KEY_COUNT + 1] = {
     [KEY_FIELDS] = {"fields", false},     [KEY_ORDER] = {"order", false},
     [KEY_ON_ERROR] = {"on_error", false}, [KEY_LAST] = {"last", false},
     [KEY_DTYPE] = {"dtype", false},       [KEY_NORMALIZE] = {"normalize", false},
-    [KEY_LAYOUT] = {"layout", false},     [KEY_ALLOW] = {"allow", true},
+    [KEY_LAYOUT] = {"layout", false},     [KEY_ALLOW] = {"allow", false},
 };
 
 static void folder_take(struct config_reader *reader, const struct config_node *node,
@@ -375,6 +375,8 @@ void config_dataset_take(struct config_reader *reader, const struct config_node 
         order_take(reader, values[KEY_ORDER], ret_dataset);
     if (values[KEY_ON_ERROR])
         on_error_take(reader, values[KEY_ON_ERROR], ret_dataset);
+    if (values[KEY_ALLOW])
+        config_allow_take(reader, values[KEY_ALLOW], &ret_dataset->allow);
     if (values[KEY_LAST])
         config_read_choice(reader, values[KEY_LAST], "last", config_lasts, &ret_dataset->last);
 }

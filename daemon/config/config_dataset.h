@@ -27,6 +27,10 @@ const char *config_choice_name(const struct config_choice *choices,
 void config_dataset_take(struct config_reader *reader, const struct config_node *node,
                          uint64_t max_pixels, struct config_dataset *ret_dataset);
 
+/* config_allow.c: who may use the dataset, with names looked up. Complains. */
+void config_allow_take(struct config_reader *reader, const struct config_node *node,
+                       struct config_allow *ret_allow);
+
 /* Names of datasets and fields: letters, digits, - _ and, with `dots`, dots; the first is a letter,
  * a digit or _. */
 int config_name_check(struct config_reader *reader, const struct config_node *key, const char *what,

@@ -121,6 +121,7 @@ const struct config_dataset_row config_dataset_rows[] = {
     {"on_error.max_rate", max_rate_print},
     {"on_error.max_consecutive", max_consecutive_print},
     {"last", last_print},
+    {"allow", config_allow_print},
     {NULL, NULL},
 };
 

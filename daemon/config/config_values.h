@@ -27,6 +27,8 @@ char *config_dataset_row_text(const struct config_dataset_row *row,
                               const struct config_dataset *dataset);
 char *config_field_row_text(const struct config_field_row *row, const struct field_spec *field);
 
+void config_allow_print(FILE *out, const struct config_dataset *dataset); /* a row's */
+
 /* A string as a YAML scalar. */
 void config_values_quote(FILE *out, const char *string);
 

@@ -160,16 +160,16 @@ int control_index_handle(struct session *session, uint32_t request,
                               "this connection waits for too many indexes");
         return 0;
     }
-    if (asked->publish && !session->control->params.is_private && session->uid != 0 &&
-        session->uid != geteuid()) {
-        control_session_error(session, request, -EACCES, SPDL_CLASS_OK,
-                              "only root may have the node's daemon write beside the data; a "
-                              "private daemon (--private) writes with your own rights");
-        return 0;
-    }
-    struct session_look *look = calloc(1, sizeof *look);
-    int rc = err_set(&error, -ENOMEM, "no memory for the question");
-    if (look)
+    int rc = control_may_use(session, asked->dataset, &error);
+    if (rc == 0 && asked->publish && !session->control->params.is_private && session->uid != 0 &&
+        session->uid != geteuid())
+        rc = err_set(&error, -EACCES,
+                     "only root may have the node's daemon write beside the data; a private daemon "
+                     "(--private) writes with your own rights");
+    struct session_look *look = rc == 0 ? calloc(1, sizeof *look) : NULL;
+    if (rc == 0 && !look)
+        rc = err_set(&error, -ENOMEM, "no memory for the question");
+    if (rc == 0)
         rc = pipeline_index(session->control->params.pipeline, &which, asked->publish, on_looked,
                             look, &error);
     if (rc < 0 || !look) {

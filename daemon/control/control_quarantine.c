@@ -58,20 +58,25 @@ static void sample_fill(struct answer *answer, uint32_t i)
     to->last_s = from->last_s;
 }
 
-static void answer_fill(struct answer *answer, uint32_t count, uint64_t start)
+/* What the peer may not use is left out, and its names with it. */
+static void answer_fill(const struct session *session, struct answer *answer, uint32_t count,
+                        uint64_t start)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, shown = 0;
     uint32_t used = 0;
+    struct err refused;
     for (; used < count; used++) {
         const struct pipeline_quarantined *from = &answer->page.samples[used];
+        if (control_may_use(session, from->dataset, &refused) < 0)
+            continue;
         bytes += SAMPLE_BYTES + from->key_bytes + strlen(from->path) + strlen(from->message);
         if (bytes > PAGE_BYTES_MAX)
             break;
         sample_fill(answer, used);
-        answer->list[used] = &answer->samples[used];
+        answer->list[shown++] = &answer->samples[used];
     }
     spdl__v1__quarantine_reply__init(&answer->reply);
-    answer->reply.n_samples = used;
+    answer->reply.n_samples = shown;
     answer->reply.samples = answer->list;
     answer->reply.left_out = answer->page.left_out;
     if (used > 0 && start + used < answer->page.total)
@@ -90,6 +95,11 @@ int control_quarantine_handle(struct session *session, uint32_t request,
         control_session_error(session, request, -EINVAL, SPDL_CLASS_OK, error.text);
         return 0;
     }
+    struct err refused;
+    if (control_may_use(session, asked->dataset, &refused) < 0) {
+        control_session_error(session, request, -EACCES, SPDL_CLASS_OK, refused.text);
+        return 0;
+    }
     struct answer *answer = malloc(sizeof *answer);
     if (!answer) {
         control_session_error(session, request, -ENOMEM, SPDL_CLASS_RESOURCE,
@@ -98,7 +108,7 @@ int control_quarantine_handle(struct session *session, uint32_t request,
     }
     uint32_t count = pipeline_quarantine_list(control->params.pipeline, asked->dataset,
                                               asked->start, &answer->page);
-    answer_fill(answer, count, asked->start);
+    answer_fill(session, answer, count, asked->start);
     Spdl__V1__ToClient message;
     spdl__v1__to_client__init(&message);
     message.id = request;

@@ -1,4 +1,5 @@
-/* Who may change a running daemon: root, the daemon's own user, and the group spdld-admin. */
+/* Who may change a running daemon: root, the daemon's own user, and the group spdld-admin. And who
+ * may use which dataset. */
 #include <errno.h>
 #include <grp.h>
 #include <stdlib.h>
@@ -65,4 +66,22 @@ int control_peer_check(const struct control_peer *peer, struct err *reterr)
                    rc == -ENOENT ? " (there is no such group on this node)"
                    : rc < 0      ? " (the group cannot be looked up)"
                                  : "");
+}
+
+int control_may_use(const struct session *session, const char *name, struct err *reterr)
+{
+    enum { WHO_BYTES = 512 };
+    const struct config_dataset *dataset =
+        config_dataset_find(session->control->params.config, name);
+    struct control_peer peer;
+    char who[WHO_BYTES];
+    if (!dataset || !dataset->allow.is_given || session->uid == 0)
+        return 0;
+    control_peer_read(session, &peer);
+    if (config_allow_has(&dataset->allow, peer.uid, &peer.gid, 1) ||
+        config_allow_has(&dataset->allow, peer.uid, peer.groups, peer.group_count))
+        return 0;
+    config_allow_text(&dataset->allow, who, sizeof who);
+    return err_set(reterr, -EACCES, "user %u may not use dataset %s: %s may", (unsigned)peer.uid,
+                   dataset->name, who);
 }

@@ -177,6 +177,10 @@ bool control_peer_is_owner(const struct control_peer *peer); /* root, or the dae
  * that says who may. Any thread. */
 int control_peer_check(const struct control_peer *peer, struct err *reterr);
 
+/* May the peer have streams of the dataset of this name? 0, also where there is none; -EACCES with
+ * a sentence that says who may. */
+int control_may_use(const struct session *session, const char *dataset, struct err *reterr);
+
 /* control_quarantine.c */
 int control_quarantine_handle(struct session *session, uint32_t request,
                               const Spdl__V1__QuarantineRequest *asked);

@@ -158,11 +158,16 @@ static int begin(struct session *session, uint32_t request, const Spdl__V1__Open
     session->stream_count++;
     struct pipeline_open asked;
     struct err error = {0};
+    int rc = control_may_use(session, open->dataset, &error);
+    if (rc < 0) {
+        control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);
+        forget(stream);
+        return 0;
+    }
     request_fill(session, open, &asked);
     asked.is_plan_only = is_plan_only;
     struct pipeline_stream *handle = NULL;
-    int rc =
-        pipeline_open(session->control->params.pipeline, &asked, &owner, stream, &handle, &error);
+    rc = pipeline_open(session->control->params.pipeline, &asked, &owner, stream, &handle, &error);
     if (rc < 0) {
         control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);
         forget(stream);

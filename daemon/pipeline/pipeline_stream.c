@@ -239,6 +239,32 @@ static void memory_make(struct pipeline_stream *stream)
     stream->memory_bytes = bytes > UINT64_MAX - beside ? UINT64_MAX : bytes + beside;
 }
 
+/* One user's streams, those that are closing too: their memory is not free yet. */
+static int quota_check(const struct pipeline_stream *stream, struct err *reterr)
+{
+    const struct pipeline *pipeline = stream->pipeline;
+    const struct config *config = pipeline->params.config;
+    uint32_t streams = 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < PIPELINE_STREAMS_MAX; i++)
+        if (pipeline->streams[i] && pipeline->streams[i]->uid == stream->uid) {
+            streams++;
+            bytes += pipeline->streams[i]->memory_bytes;
+        }
+    if (config->quota_streams > 0 && streams >= config->quota_streams)
+        return err_set(reterr, -EMFILE,
+                       "user %u has %u streams, which is all that quota.streams allows: close some "
+                       "first",
+                       (unsigned)stream->uid, streams);
+    if (config->quota_bytes > 0 && bytes + stream->memory_bytes > config->quota_bytes)
+        return err_set(reterr, -ENOSPC,
+                       "the stream needs %" PRIu64
+                       " bytes, and the streams of user %u have %" PRIu64 " of the %" PRIu64
+                       " that quota.memory allows: ask for fewer slots or a smaller batch",
+                       stream->memory_bytes, (unsigned)stream->uid, bytes, config->quota_bytes);
+    return 0;
+}
+
 static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
 {
     struct pipeline *pipeline = stream->pipeline;
@@ -252,7 +278,9 @@ static int segments_begin(struct pipeline_stream *stream, struct err *reterr)
                                             .limit = stream->limit,
                                             .memory_bytes = stream->memory_bytes};
     uint64_t free_bytes = 0;
-    int rc;
+    int rc = quota_check(stream, reterr);
+    if (rc < 0)
+        return rc;
     do {
         rc = pipeline_core_open(pipeline->core, &params, &stream->number, &free_bytes);
     } while (rc == -ENOSPC && pipeline_seat_evict(pipeline, stream->worker));

@@ -14,7 +14,7 @@ from harness import ROOT, check, equal  # noqa: E402
 
 FILES = """bin/spdld bin/spdlctl libexec/spdld/spdld-worker lib/libspdl-client.so.0 lib/libspdl-client.so lib/libspdl-client.a lib/pkgconfig/spdl-client.pc
 include/spdl/client.h lib/systemd/system/spdld.service lib/systemd/system/spdld.socket lib/systemd/user/spdld.service lib/sysusers.d/spdld.conf
-lib/tmpfiles.d/spdld.conf share/spdld/gpu.conf share/man/man1/spdlctl.1 share/man/man3/spdl_client.3 share/man/man5/spdld.yaml.5 share/man/man8/spdld.8
+lib/tmpfiles.d/spdld.conf lib/systemd/catalog/spdld.catalog share/spdld/gpu.conf share/man/man1/spdlctl.1 share/man/man3/spdl_client.3 share/man/man5/spdld.yaml.5 share/man/man8/spdld.8
 share/bash-completion/completions/spdlctl share/zsh/vendor-completions/_spdlctl share/fish/vendor_completions.d/spdlctl.fish""".split()
 
 
@@ -77,6 +77,13 @@ def test_pages_and_completions_name_what_there_is(work):
         for path in (root / "share/man").rglob("*.[1-8]"):
             done = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8", "-K", "utf8", path], capture_output=True, text=True, check=False)
             check(done.returncode == 0 and not done.stderr, f"{path.name}: {done.stderr[:300]}")
+
+
+def test_every_message_id_is_explained(_work):
+    ids = dict(re.findall(r'#define LOG_ID_(\w+) "([0-9a-f]{32})"', (ROOT / "daemon/base/log.h").read_text()))
+    check(len(ids) >= 8 and len(set(ids.values())) == len(ids), f"{ids}")
+    equal(set(re.findall(r"^-- ([0-9a-f]{32})$", (ROOT / "configs/systemd/spdld.catalog").read_text(), re.M)), set(ids.values()), "ids in the catalog")
+    equal(set(re.findall(r"^\| `([0-9a-f]{32})` \|", (ROOT / "docs/operations.md").read_text(), re.M)), set(ids.values()), "ids in docs/operations.md")
 
 
 def complete(root, words):

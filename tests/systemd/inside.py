@@ -116,7 +116,7 @@ def test_a_rank_of_an_ordinary_user():
 
 def test_a_refused_user():
     result = run("spdlctl", "pull", "photos", "--batch", 4, "--steps", 1, user="mallory", code=4)
-    check("spdld" in result.stderr and "group" in result.stderr, f"it does not say who may: {result.stderr!r}")
+    check("members of the group spdld (" in result.stderr, f"it does not say who may: {result.stderr!r}")
 
 
 def test_who_may_reconfigure():
@@ -216,6 +216,8 @@ def test_journal():
     check(any(" of user " in e.get("SPDL_WHO", "") and e.get("SPDL_SETTING") == "slots" and "slots was 4, is 5" in e["MESSAGE"] for e in with_id), "who changed the configuration is not a field")
     check(any(e.get("SPDL_DATASET") == "photos" for e in with_id), "no dataset is a field")
     one = with_id[0]["MESSAGE_ID"]
+    explained = run("journalctl", "-x", "--no-pager", f"MESSAGE_ID={one}").stdout
+    check("Subject: " in explained and "Defined-By: spdld" in explained, "the catalog does not know the message")
     check(all(e["MESSAGE_ID"] == one for e in entries(f"MESSAGE_ID={one}")), "entries are not found by their id")
     check(all(e["_SYSTEMD_UNIT"] == "spdld.service" for e in everything if "_SYSTEMD_UNIT" in e), "entries of another unit")
     print(f"        {len(everything)} entries, {len({e['MESSAGE_ID'] for e in with_id})} kinds with an id")

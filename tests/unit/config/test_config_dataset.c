@@ -61,7 +61,7 @@ static void test_wrong_sources(void **state)
     BAD("datasets:\n  d: {}", "c.yaml:2:6: the dataset needs a source");
     BAD("datasets:\n  d:", "c.yaml:2:5: the dataset needs a source");
     BAD("datasets:\n  d: 3", "c.yaml:2:6: the dataset is a mapping of source preset fields order "
-                             "on_error last normalize dtype layout, not '3'");
+                             "on_error last normalize dtype layout allow, not '3'");
     BAD("datasets:\n  d: {source: /x}",
         "c.yaml:2:15: source is a mapping of folder synthetic tar list "
         "root path_column label_column, not '/x'");
@@ -96,7 +96,12 @@ static void test_wrong_sources(void **state)
         "c.yaml:2:37: samples: '0' is outside 1 to 281474976710656");
     BAD("datasets:\n  d: {source: {synthetic: {bytes: 2GiB}}}",
         "c.yaml:2:27: synthetic needs samples", "c.yaml:2:35: bytes: '2GiB' is outside 1 to 1GiB");
-    BAD(DATASET "    allow: {users: [a]}", "c.yaml:4:5: allow is not supported in this version");
+    BAD(DATASET "    allow: {}", "c.yaml:4:12: allow names nobody: it is {users: [NAME], groups: "
+                                 "[NAME]}; without allow everybody who may use the socket may use "
+                                 "the dataset");
+    BAD(DATASET "    allow: {users: root}", "c.yaml:4:20: users is a list of names, not 'root'");
+    BAD(DATASET "    allow: {user: [root]}",
+        "c.yaml:4:13: unknown key 'user' in allow; did you mean 'users'?");
     BAD(DATASET "  d: {source: {folder: y}}",
         "c.yaml:4:3: dataset d is given twice, first at c.yaml:2");
 }
