@@ -172,7 +172,8 @@ static struct control_change *change_of(struct chore *chore)
 static void change_work(struct chore *chore)
 {
     struct control_change *change = change_of(chore);
-    const struct control_params *params = &change->control->params;
+    const struct control_params params =
+        change->control->params; /* which may go while this hangs */
     struct err error;
     if (!change->by_signal && control_peer_check(&change->peer, &error) < 0) {
         complain(change, error.code, error.text);
@@ -180,7 +181,7 @@ static void change_work(struct chore *chore)
     }
     if (change->kind == CONTROL_CHANGE_SET)
         return;
-    int rc = config_load(params->file, params->sets, params->set_count, &change->config,
+    int rc = config_load(params.file, params.sets, params.set_count, &change->config,
                          &change->complaints);
     if (rc == -ENOMEM || (rc < 0 && change->complaints.count == 0))
         complain(change, rc, strerror(-rc));

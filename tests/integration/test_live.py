@@ -13,7 +13,7 @@ import harness  # noqa: E402
 from harness import PATIENCE, Skip, check, equal, wait_until  # noqa: E402
 
 SYNTHETIC = "{source: {synthetic: {samples: %d, bytes: 2000}}, order: {shuffle: global, seed: 3}}"
-RELOADS = 1000 if harness.SLOW else 200
+RELOADS = 50 if harness.SANITIZED else 1000 if harness.SLOW else 200
 
 
 def config_text(datasets, head="slots: 4\n"):
