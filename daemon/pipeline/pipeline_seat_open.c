@@ -13,7 +13,8 @@
 #include "base/log.h"
 #include "pipeline/pipeline_state.h"
 
-static const uint64_t IDLE_NS = UINT64_C(10) * 1000000000;
+static const uint64_t IDLE_NS =
+    1000000000; /* a trainer's next stream comes sooner, or much later */
 
 /* Blobs, and the rings between the conductor and the worker. */
 static uint64_t seat_bytes(const struct pipeline *pipeline)

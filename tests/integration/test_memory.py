@@ -199,7 +199,7 @@ def test_memory_comes_back(work):
         check(work.ctl("status").document["memory"]["used"] > seat, "the stream is not counted")
         rank.kill() if i % 2 else rank.terminate()
         rank.wait()
-    wait_until(lambda: work.ctl("status").document["memory"]["used"] == seat, 5, "all is given back")
+    wait_until(lambda: work.ctl("status").document["memory"]["used"] <= seat, 5, "all is given back")
     if not harness.SANITIZED:
         check(harness.resident_bytes(daemon.pid) < resident + 8 * MIB, "the daemon grew")
 

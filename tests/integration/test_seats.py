@@ -72,6 +72,7 @@ def test_a_stopped_worker_holds_up_its_user_alone(work):
     """Several streams of one user whose worker is stopped, with files that fill the arena: the other user's rate and lines stay."""
     daemon = daemon_for_all(work, harness.folder_config(harness.photos(300)), "memory=256MiB", "fetch.memory=8MiB")
     reference = work.pull("p", batch=8, steps=60, hash=True)
+    wait_until(lambda: not daemon.workers(), 10, "the worker of a user without streams ends")
     victims = [start(work, USERS[0], "--batch", 64, "--steps", 100000) for _ in range(3)]
     for _, out in victims:
         wait_for_lines(out, 1)
@@ -121,8 +122,6 @@ def test_memory_for_one_more_user(work):
 
 def test_a_seat_is_given_up(work):
     """When its last stream is gone its worker ends and its memory is free: a while later, or at once when it is wanted."""
-    if not harness.SLOW:
-        raise harness.Skip("it takes some 10 s; TEST_SLOW=1 runs it")
     daemon = work.daemon(work.config(SYNTHETIC))
     equal(len(work.pull("p", batch=8, steps=5)), 5, "lines")
     check(work.ctl("status").document["memory"]["used"] > 0, "the seat is gone at once")
