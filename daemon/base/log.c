@@ -85,8 +85,8 @@ void log_sink_set(log_sink *new_sink)
     pthread_mutex_unlock(&log_lock);
 }
 
-static void say(enum log_level level, const struct log_field *fields, const char *format,
-                va_list args)
+__attribute__((format(printf, 3, 0))) static void
+say(enum log_level level, const struct log_field *fields, const char *format, va_list args)
 {
     char text[LINE_BYTES];
     vsnprintf(text, sizeof text, format, args);
