@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +19,6 @@
 
 enum { WRITE_EVERY_S = 30, WAIT_MS = 2000, STEP_MS = 1 };
 static const uint64_t NS_PER_S = 1000000000;
-
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER; /* one writer of a quarantine reads
-                                                                  what another wrote; leaf rank */
 
 /* --- names --- */
 
@@ -210,13 +206,13 @@ static int list_write(const char *file, struct pipeline_quarantine **list)
 {
     struct pipeline_quarantine *other = NULL;
     uint64_t bytes = 0;
-    pthread_mutex_lock(&list_lock);
+    int lock = pipeline_kept_lock(file);
     (void)list_read(file, &other); /* one that is of no use is replaced */
     pipeline_quarantine_merge(list, other);
     pipeline_quarantine_destroy(other);
     void *packed = pipeline_quarantine_pack(*list, &bytes);
     int rc = packed ? pipeline_kept_write(file, PIPELINE_KEPT_QUARANTINE, packed, bytes) : -ENOMEM;
-    pthread_mutex_unlock(&list_lock);
+    pipeline_kept_unlock(lock);
     free(packed);
     return rc;
 }

@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/dirs.h"
+
+enum { LOCK_TRIES = 2000, LOCK_PAUSE_NS = 1000000 };
 
 static const char kept_magic[8] = "SPDLKPT";
 
@@ -99,6 +103,31 @@ int pipeline_kept_read(const char *file, enum pipeline_kept_kind kind, void **re
 }
 
 /* --- writing --- */
+
+int pipeline_kept_lock(const char *file)
+{
+    char folder[PIPELINE_KEPT_PATH_BYTES];
+    const char *end = strrchr(file, '/');
+    if (!end || end == file || (size_t)(end - file) >= sizeof folder)
+        return -1;
+    dirs_make_above(file);
+    memcpy(folder, file, (size_t)(end - file));
+    folder[end - file] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_NS};
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR))
+            return fd;
+        nanosleep(&pause, NULL);
+    }
+    return fd;
+}
+
+void pipeline_kept_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}
 
 static int bytes_write(int fd, const void *from, uint64_t bytes)
 {

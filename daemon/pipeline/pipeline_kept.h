@@ -18,6 +18,12 @@ enum {
     PIPELINE_KEPT_BYTES_MAX = 64 << 20 /* of a payload; what is larger is not kept */
 };
 
+/* Keeps other processes from the file while it is read, changed and written anew; and other threads
+ * of this one that lock too. Returned: what pipeline_kept_unlock takes. Who holds it for seconds is
+ * not waited for, and a folder that cannot be locked is used without. */
+int pipeline_kept_lock(const char *file);
+void pipeline_kept_unlock(int lock);
+
 /* Writes the file anew and makes the folders that it lies in. 0 or a negative errno: what stood
  * there is as it was. */
 int pipeline_kept_write(const char *file, enum pipeline_kept_kind kind, const void *payload,

@@ -4,7 +4,6 @@
 #include "pipeline/pipeline_seen.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -31,9 +30,6 @@ struct marks_table {
     uint32_t *slots; /* 1 + number of the group; 0: free */
     uint64_t room;   /* a power of two */
 };
-
-static pthread_mutex_t write_lock = PTHREAD_MUTEX_INITIALIZER; /* one writer reads what another
-                                                                   wrote; leaf rank */
 
 static uint64_t bits_bytes(uint64_t samples)
 {
@@ -242,7 +238,7 @@ int pipeline_seen_write(const struct pipeline_seen *seen, uint8_t *bits)
     char *payload = bytes <= PIPELINE_KEPT_BYTES_MAX ? malloc(bytes) : NULL, *at = payload;
     if (!payload)
         return bytes <= PIPELINE_KEPT_BYTES_MAX ? -ENOMEM : -EFBIG;
-    pthread_mutex_lock(&write_lock);
+    int lock = pipeline_kept_lock(seen->file);
     (void)file_take(seen, bits); /* one that is of no use is replaced */
     memcpy(at, &head, sizeof head);
     at += sizeof head;
@@ -254,7 +250,7 @@ int pipeline_seen_write(const struct pipeline_seen *seen, uint8_t *bits)
     }
     memcpy(at, bits, bits_bytes(seen->sample_count));
     int rc = pipeline_kept_write(seen->file, PIPELINE_KEPT_SEEN, payload, bytes);
-    pthread_mutex_unlock(&write_lock);
+    pipeline_kept_unlock(lock);
     free(payload);
     return rc;
 }

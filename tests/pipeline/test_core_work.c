@@ -132,7 +132,7 @@ static void test_reads_end(void **state)
 static void test_seats(void **state)
 {
     (void)state;
-    core_make(4 * 8192, 64, 64);
+    core_make(4 * BLOB_ROOM, 64, 64);
     uint64_t free_bytes = 0;
     assert_int_equal(pipeline_core_seat_open(core, 0, 4096, 0, &free_bytes), -EINVAL);
     assert_int_equal(pipeline_core_seat_open(core, PIPELINE_WORKERS_MAX, 4096, 0, &free_bytes),
@@ -146,14 +146,14 @@ static void test_seats(void **state)
     params.worker = 1;
     uint32_t stream;
     assert_int_equal(pipeline_core_open(core, &params, &stream, &free_bytes), -EINVAL);
-    assert_int_equal(pipeline_core_seat_open(core, 1, 16 * 8192, 7000, &free_bytes), 0);
+    assert_int_equal(pipeline_core_seat_open(core, 1, 16 * BLOB_ROOM, 7000, &free_bytes), 0);
     assert_int_equal(pipeline_core_memory_used(core), 7010);
     assert_int_equal(pipeline_core_open(core, &params, &stream, &free_bytes), 0);
     assert_int_equal(feed_stream(PIPELINE_EVENT_START, stream), 0);
     look();
     assert_int_equal(count_of(PIPELINE_COMMAND_FETCH), 12);
-    assert_int_equal(pipeline_core_arena_used(core, 0), 3 * 8192);
-    assert_int_equal(pipeline_core_arena_used(core, 1), 12 * 8192);
+    assert_int_equal(pipeline_core_arena_used(core, 0), 3 * BLOB_ROOM);
+    assert_int_equal(pipeline_core_arena_used(core, 1), 12 * BLOB_ROOM);
     uint64_t ticket = commands[0].ticket;
     assert_int_equal(feed_stream(PIPELINE_EVENT_UNMAPPED, stream), 0);
     for (uint32_t i = 0; i < 12; i++)
