@@ -57,6 +57,7 @@ static void plan_json(struct ctl_text *text, const Spdl__V1__PlanReply *plan)
     ctl_json_key_unsigned(text, "stream_bytes", plan->stream_bytes);
     ctl_json_key_unsigned(text, "memory_limit", plan->memory_limit);
     ctl_json_key_unsigned(text, "memory_used", plan->memory_used);
+    ctl_json_key_unsigned(text, "unit_memory", plan->unit_bytes);
     ctl_json_key_string(text, "warning", plan->warning);
     plan_rows_json(text, plan);
     ctl_json_close(text, '}');
@@ -102,6 +103,11 @@ static void plan_memory(struct ctl_text *text, const Spdl__V1__PlanReply *plan)
     plan_size(text, "\n           ", left, " of the daemon's ");
     plan_size(text, "", plan->memory_limit, " are free");
     ctl_text_str(text, plan->stream_bytes > left ? ": TOO LITTLE\n" : "\n");
+    ctl_text_printf(text,
+                    "           MemoryMax=%" PRIu64
+                    "M in a unit holds `memory`, one user's decoding "
+                    "(limits.worker) and spdld itself\n",
+                    (plan->unit_bytes + (1u << 20) - 1) >> 20);
     ctl_text_str(text, "cache      none: each epoch reads everything again\n");
 }
 

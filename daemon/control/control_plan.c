@@ -32,6 +32,7 @@ static void sizes_fill(const struct pipeline_planned *planned, Spdl__V1__PlanRep
     reply->stream_bytes = planned->stream_bytes;
     reply->memory_limit = planned->memory_limit;
     reply->memory_used = planned->memory_used;
+    reply->unit_bytes = planned->unit_bytes;
 }
 
 void control_plan_reply(struct session *session, uint32_t request, struct pipeline_planned *planned)

@@ -94,6 +94,8 @@ struct pipeline_planned {
     uint64_t largest_bytes;       /* of a sample, of those looked at */
     uint64_t stream_bytes, slot_bytes, table_bytes; /* memory; tables are those of the order */
     uint64_t memory_limit, memory_used;
+    uint64_t
+        unit_bytes;     /* memory_limit, a worker's own and the daemon's: for a unit's MemoryMax= */
     uint32_t row_count; /* the first rows of the rank */
     struct pipeline_plan_row rows[PIPELINE_PLAN_ROWS];
 };

@@ -8,7 +8,10 @@
 
 #include "pipeline/pipeline_state.h"
 
-enum { PLAN_SAMPLES_MAX = 1 << 20 }; /* that are looked at one by one */
+enum {
+    PLAN_SAMPLES_MAX = 1 << 20, /* that are looked at one by one */
+    DAEMON_BYTES = 256 << 20    /* ample for the daemon itself: 20 to 60 MiB are seen */
+};
 
 static uint64_t bytes_of(const struct pipeline_stream *stream, const struct source_sample *sample)
 {
@@ -110,6 +113,8 @@ static void planned_fill(const struct pipeline_stream *stream, struct pipeline_p
     planned->slot_bytes = (stream->memory_bytes - stream->sequence_bytes) / stream->slots;
     planned->memory_limit = status.memory_limit;
     planned->memory_used = status.memory_used;
+    planned->unit_bytes =
+        status.memory_limit + pipeline_seat_memory_bytes(stream->pipeline) + DAEMON_BYTES;
 }
 
 static void plan_done(struct chore *chore)

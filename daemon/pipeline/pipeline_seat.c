@@ -233,7 +233,7 @@ static void later(struct pipeline_seat *seat, uint64_t now_ns)
 }
 
 /* Codecs are bounded by limits.pixels; this bounds a codec that has a defect. */
-static uint64_t worker_memory_bytes(const struct pipeline *pipeline)
+uint64_t pipeline_seat_memory_bytes(const struct pipeline *pipeline)
 {
     uint64_t bytes = pipeline->params.config->worker_bytes;
     return bytes ? bytes : limits_memory_bytes() / 2;
@@ -259,7 +259,7 @@ static void start(struct pipeline *pipeline, uint32_t number, uint64_t now_ns)
     struct pipeline_seat *seat = &pipeline->seats[number];
     struct pipeline_worker_params params = {.number = number,
                                             .thread_count = pipeline->threads,
-                                            .memory_bytes = worker_memory_bytes(pipeline),
+                                            .memory_bytes = pipeline_seat_memory_bytes(pipeline),
                                             .shm_kind =
                                                 (enum spdl_shm_kind)pipeline->params.config->shm,
                                             .arena = &seat->arena,

@@ -74,6 +74,8 @@ int64_t pipeline_seat_idle(struct pipeline *pipeline, uint64_t now_ns);
 void pipeline_seat_free_all(struct pipeline *pipeline);
 
 /* pipeline_seat.c: workers */
+/* That a worker may have of its own, beside rings and blobs. */
+uint64_t pipeline_seat_memory_bytes(const struct pipeline *pipeline);
 int64_t pipeline_seat_step(struct pipeline *pipeline, uint64_t now_ns);
 void pipeline_seat_attach(struct pipeline *pipeline, struct pipeline_stream *stream);
 void pipeline_seat_set_threads(struct pipeline *pipeline); /* of every worker: pipeline->threads */

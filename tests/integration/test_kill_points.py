@@ -72,7 +72,7 @@ def without_streams(work, config, daemon, env, name):
             daemon = work.daemon(config, env=env)
         result = work.ctl("status", code=None)
         return result.code == 0 and not result.document["streams"]
-    wait_until(no_stream, 2, f"no stream is left behind {name}")
+    wait_until(no_stream, 15, f"no stream is left behind {name}")  # a status under which the daemon dies waits for it for 10 s
     return daemon
 
 

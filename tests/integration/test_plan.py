@@ -42,6 +42,10 @@ def test_memory_is_what_a_stream_takes(work):
     harness.wait_until(lambda: work.ctl("status").document["streams"], 10, "the stream")
     equal(work.ctl("status").document["streams"][0]["memory"], shown["stream_bytes"], "memory of the stream")
     daemon.stop()
+    daemon = work.daemon(config, "memory=1GiB", "limits.worker=512MiB")
+    equal(work.ctl("plan", "p").document["unit_memory"], (1024 + 512 + 256) << 20, "memory for the unit")
+    check("MemoryMax=1792M in a unit" in work.ctl("plan", "p", as_json=False).out, work.ctl("plan", "p", as_json=False).out)
+    daemon.stop()
 
 
 def test_people_and_refusals(work):
