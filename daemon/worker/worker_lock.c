@@ -65,6 +65,9 @@ struct rule {
 
 enum { ALL_BITS = -1 };
 
+/* What later C libraries do beside a thread's stack: guard it, and name it. */
+enum { ADVICE_GUARD = 102, NAME_MAPPING = 0x53564d41 };
+
 /* Calls of a normal row first. Where a call stands more than once, one of the rows must hold. */
 static const struct rule rules[] = {
 #if LOCK_RELAXED
@@ -97,12 +100,14 @@ static const struct rule rules[] = {
     {SYS_madvise, RULE_ALLOW_IF, 2, (uint32_t)ALL_BITS, MADV_NOHUGEPAGE},
     {SYS_madvise, RULE_ALLOW_IF, 2, (uint32_t)ALL_BITS, MADV_DONTDUMP},
     {SYS_madvise, RULE_ALLOW_IF, 2, (uint32_t)ALL_BITS, MADV_DODUMP},
+    {SYS_madvise, RULE_ALLOW_IF, 2, (uint32_t)ALL_BITS, ADVICE_GUARD},
     /* threads */
     {SYS_clone3, RULE_NO_SUCH, 0, 0, 0}, /* its flags are in memory, where no filter can look */
     {SYS_clone, RULE_ALLOW_IF, 0, CLONE_THREAD, CLONE_THREAD},
     {SYS_set_robust_list, RULE_ALLOW, 0, 0, 0},
     {SYS_rseq, RULE_ALLOW, 0, 0, 0},
     {SYS_prctl, RULE_ALLOW_IF, 0, (uint32_t)ALL_BITS, PR_SET_NAME},
+    {SYS_prctl, RULE_ALLOW_IF, 0, (uint32_t)ALL_BITS, NAME_MAPPING},
     {SYS_gettid, RULE_ALLOW, 0, 0, 0},
     {SYS_sched_getaffinity, RULE_ALLOW, 0, 0, 0},
     {SYS_getrandom, RULE_ALLOW, 0, 0, 0},
