@@ -8,20 +8,20 @@
 enum {
     CONTROL_SESSIONS_LEAST = 8, /* however few descriptors there are */
     CONTROL_SESSIONS_MAX = 4096,
-    CONTROL_SESSIONS_OF_USER_MAX = 2048,   /* so that one user leaves room for the others … */
-    CONTROL_SESSIONS_OF_PROCESS_MAX = 256, /* … and one process for its user's */
-    CONTROL_LOOKS_MAX = 4,                 /* questions for indexes, of one connection */
-    CONTROL_STREAMS_MAX = 64,              /* of one connection … */
-    CONTROL_STREAMS_OF_PROCESS_MAX = 256,  /* … of one process … */
-    CONTROL_STREAMS_OF_USER_MAX = 768,     /* … and of one user */
-    CONTROL_HELLO_BYTES_MAX = 4096,        /* of a message before its sender has said who it is */
-    CONTROL_BYTES_MAX = 128 << 10,         /* of a later one, but to a private daemon */
-    CONTROL_CHANGES_MAX = 64,              /* requests for changes that are not done */
-    CONTROL_OUT_MAX = 4 << 20,             /* bytes that wait for a client that does not read */
-    CONTROL_OUT_ENOUGH = 256 << 10,        /* … and from here on it is not asked what it wants */
-    CONTROL_HELLO_SECONDS = 10,            /* until a connection has said who it is */
-    CONTROL_PRIVATE_FIRST_SECONDS = 15,    /* a private daemon waits so long for its first client */
-    CONTROL_PRIVATE_LINGER_SECONDS = 5     /* and so long after its last */
+    CONTROL_SESSIONS_OF_USER_MAX = 2048,    /* so that one user leaves room for the others … */
+    CONTROL_SESSIONS_OF_PROCESS_MAX = 1024, /* … and one process for its user's */
+    CONTROL_LOOKS_MAX = 4,                  /* questions for indexes, of one connection */
+    CONTROL_STREAMS_MAX = 64,               /* of one connection … */
+    CONTROL_STREAMS_OF_PROCESS_MAX = 1024,  /* … of one process … */
+    CONTROL_STREAMS_OF_USER_MAX = 1536,     /* … and of one user */
+    CONTROL_HELLO_BYTES_MAX = 4096,         /* of a message before its sender has said who it is */
+    CONTROL_BYTES_MAX = 128 << 10,          /* of a later one, but to a private daemon */
+    CONTROL_CHANGES_MAX = 64,               /* requests for changes that are not done */
+    CONTROL_OUT_MAX = 4 << 20,              /* bytes that wait for a client that does not read */
+    CONTROL_OUT_ENOUGH = 256 << 10,         /* … and from here on it is not asked what it wants */
+    CONTROL_HELLO_SECONDS = 10,             /* until a connection has said who it is */
+    CONTROL_PRIVATE_FIRST_SECONDS = 15, /* a private daemon waits so long for its first client */
+    CONTROL_PRIVATE_LINGER_SECONDS = 5  /* and so long after its last */
 };
 
 struct session;

@@ -11,7 +11,7 @@
 
 #include "control/control_state.h"
 
-enum { DATASETS_MAX = 320, STREAMS_MAX = 1024, FIELD_TEXT_BYTES = 160 };
+enum { DATASETS_MAX = 320, STREAMS_MAX = 2048, FIELD_TEXT_BYTES = 160 };
 
 /* --- numbers of the processes --- */
 

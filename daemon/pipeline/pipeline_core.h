@@ -21,7 +21,7 @@
 #include "plan/plan.h"
 
 enum {
-    PIPELINE_STREAMS_MAX = 1024,
+    PIPELINE_STREAMS_MAX = 2048,
     PIPELINE_SLOTS_MAX = 64,
     PIPELINE_ROWS_MAX = 65536,
     PIPELINE_OPS_MAX = 2048, /* fetches and decodes in flight of each worker */

@@ -147,14 +147,14 @@ def test_rates_in_turns(work):
 
 
 def test_a_user_has_a_limit_of_streams(work):
-    """One process has up to 256 streams, the others keep theirs."""
+    """One process has up to 1,024 streams, the others keep theirs."""
     import wire
     daemon = work.daemon(work.config(SYNTHETIC), "memory=4GiB")
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
         opened, reasons = 0, set()
-        for _ in range(6):
+        for _ in range(17):
             client = wire.Client(work.socket)
             client.send(wire.hello())
             client.receive()
@@ -169,7 +169,7 @@ def test_a_user_has_a_limit_of_streams(work):
     os.close(tell)
     os.waitpid(child, 0)
     words = os.read(told, 4096).decode()
-    check(words.startswith("256 ") and "this process has too many streams" in words and "on one connection" in words, f"it got {words!r}")
+    check(words.startswith("1024 ") and "this process has too many streams" in words and "on one connection" in words, f"it got {words!r}")
     wait_until(lambda: not work.ctl("status").document["streams"], 10, "its streams are gone")
     equal(len(work.pull("p", batch=8, steps=20)), 20, "lines of another")
     check(daemon.process.poll() is None, "the daemon is gone")
