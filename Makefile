@@ -211,10 +211,12 @@ lint: all unit-tests
 format:
 	git ls-files -z -- '*.c' '*.h' '*.cc' ':!tests/bench/bare_decode.c' | xargs -0 clang-format -i
 
-# Installation. The daemon reads /etc/spdld whatever PREFIX is; systemd looks into /usr/lib and /usr/local/lib.
+# Installation. Into /usr or /usr/local it has its settings in /etc/spdld, where the daemon looks for them; elsewhere nothing outside of
+# PREFIX is touched, and the daemon is told of them (-c). systemd looks into /usr/lib and /usr/local/lib.
 PREFIX ?= /usr/local
 DESTDIR ?=
 LIBDIR ?= $(PREFIX)/lib
+SYSCONFDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)
 DEST := $(DESTDIR)$(PREFIX)
 UNITS := $(DEST)/lib/systemd
 SHARE := $(BUILD)/share
@@ -226,10 +228,10 @@ $(SHARE)/stamp: $(BUILD)/spdld $(BUILD)/spdlctl scripts/make-docs client/include
 docs: $(SHARE)/stamp
 install: install-programs install-library install-development install-units install-docs
 install-programs: $(PROGRAMS)
-	install -d $(DEST)/bin $(DEST)/libexec/spdld $(DESTDIR)/etc/spdld/datasets.d
+	install -d $(DEST)/bin $(DEST)/libexec/spdld $(DESTDIR)$(SYSCONFDIR)/spdld/datasets.d
 	install -m 755 $(BUILD)/spdld $(BUILD)/spdlctl $(DEST)/bin
 	install -m 755 $(BUILD)/spdld-worker $(DEST)/libexec/spdld
-	[ -e $(DESTDIR)/etc/spdld/spdld.yaml ] || install -m 644 configs/spdld.yaml $(DESTDIR)/etc/spdld
+	[ -e $(DESTDIR)$(SYSCONFDIR)/spdld/spdld.yaml ] || install -m 644 configs/spdld.yaml $(DESTDIR)$(SYSCONFDIR)/spdld
 install-library: $(LIBRARIES)
 	install -d $(DESTDIR)$(LIBDIR)
 	install -m 644 $(BUILD)/libspdl-client.so.0 $(DESTDIR)$(LIBDIR)/libspdl-client.so.0

@@ -87,7 +87,7 @@ static int shape_find(struct shapes *shapes, const uint32_t *names, uint32_t cou
 
 static int shapes_make(const struct source_builder *builder, struct shapes *shapes)
 {
-    uint32_t numbers[SOURCE_BLOCK_PARTS_MAX], names[SOURCE_BLOCK_PARTS_MAX], shape = 0;
+    uint32_t numbers[SOURCE_BLOCK_PARTS_MAX] = {0}, names[SOURCE_BLOCK_PARTS_MAX], shape = 0;
     shapes->of_sample = calloc(builder->samples.count + 1, sizeof *shapes->of_sample);
     if (!shapes->of_sample)
         return -ENOMEM;

@@ -127,11 +127,14 @@ static void files_name(struct source_index *index, const struct source_index_par
                  params->dir, hash.high64, hash.low64, params->kind);
     }
     free(patterns);
-    own->folder_bytes = (size_t)(strrchr(first, '/') - first) + 1;
-    for (uint32_t i = 1; i < index->shard_count; i++)
-        while (strncmp(first, index->shards[i].path, own->folder_bytes) != 0)
-            own->folder_bytes =
-                (size_t)((const char *)memrchr(first, '/', own->folder_bytes - 1) - first) + 1;
+    const char *end = first ? strrchr(first, '/') : NULL;
+    for (uint32_t i = 1; end && i < index->shard_count; i++) {
+        const char *path = index->shards[i].path;
+        while (end && path && strncmp(first, path, (size_t)(end - first) + 1) != 0)
+            end = memrchr(first, '/', (size_t)(end - first));
+    }
+    ASSERT(end); /* there is a shard, and paths are absolute */
+    own->folder_bytes = (size_t)(end - first) + 1;
     if (state) {
         XXH3_128bits_reset(state);
         for (uint32_t i = 0; i < index->shard_count; i++) {

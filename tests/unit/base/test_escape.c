@@ -15,7 +15,7 @@
 static bool undo(enum escape escape, const char *from, size_t bytes, char *ret_text,
                  size_t *ret_bytes)
 {
-    uint8_t *in = malloc(bytes), *out = malloc(bytes);
+    uint8_t *in = malloc(bytes + !bytes), *out = malloc(bytes + !bytes);
     if (bytes > 0)
         memcpy(in, from, bytes);
     bool good = escape_undo(escape, in, bytes, out, ret_bytes);

@@ -89,8 +89,8 @@ static void test_damage(void **state)
 {
     (void)state;
 #define IS(file, wanted)                                                                           \
-    assert_int_equal(run(file, sizeof(file) - 1, 100), wanted);                                    \
-    assert_true(wanted == SPDL_CLASS_OK || fault.message[0])
+    assert_int_equal(run(file, sizeof(file) - 1, 100), (wanted));                                  \
+    assert_true((wanted) == SPDL_CLASS_OK || fault.message[0])
     IS(HEAD("\2", "\2") ";", SPDL_CLASS_CORRUPT);
     IS(HEAD("\2", "\2") "x", SPDL_CLASS_CORRUPT);
     IS(HEAD("\2", "\2"), SPDL_CLASS_TRUNCATED);

@@ -18,7 +18,7 @@
 static bool row_of(const char *text, size_t bytes, char delimiter, bool is_end,
                    struct source_list_row *ret_row)
 {
-    uint8_t *data = malloc(bytes);
+    uint8_t *data = malloc(bytes + !bytes);
     if (bytes > 0)
         memcpy(data, text, bytes);
     struct source_list_input input = {
