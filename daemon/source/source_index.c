@@ -120,6 +120,7 @@ static void files_name(struct source_index *index, const struct source_index_par
     struct source_index_own *own = index->own;
     XXH3_state_t *state = XXH3_createState();
     XXH128_hash_t hash;
+    ASSERT(index->shards && index->shards[0].path); /* there is a shard */
     const char *first = index->shards[0].path;
     if (patterns) {
         hash = XXH3_128bits(patterns, strlen(patterns));
@@ -127,13 +128,14 @@ static void files_name(struct source_index *index, const struct source_index_par
                  params->dir, hash.high64, hash.low64, params->kind);
     }
     free(patterns);
-    const char *end = first ? strrchr(first, '/') : NULL;
+    const char *end = strrchr(first, '/');
     for (uint32_t i = 1; end && i < index->shard_count; i++) {
         const char *path = index->shards[i].path;
-        while (end && path && strncmp(first, path, (size_t)(end - first) + 1) != 0)
+        ASSERT(path);
+        while (end && strncmp(first, path, (size_t)(end - first) + 1) != 0)
             end = memrchr(first, '/', (size_t)(end - first));
     }
-    ASSERT(end); /* there is a shard, and paths are absolute */
+    ASSERT(end); /* paths are absolute */
     own->folder_bytes = (size_t)(end - first) + 1;
     if (state) {
         XXH3_128bits_reset(state);
