@@ -241,8 +241,11 @@ static int fail(struct options *options, const struct err *error)
 {
     char line[ERR_TEXT_BYTES + 64];
     snprintf(line, sizeof line, "error %d %s\n", error->code, error->text);
+    /* Ranks that start at the same moment start several private daemons: whose came later is told,
+     * and nobody else has to hear of it. */
+    bool is_late = error->code == -EADDRINUSE && options->is_private && options->ready_fd >= 0;
     report(options, line);
-    log_line(LOG_LEVEL_ERROR, "%s", error->text);
+    log_line(is_late ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, "%s", error->text);
     return error->code == -EADDRINUSE ? MAIN_EXIT_IN_USE
            : error->code == -EINVAL   ? MAIN_EXIT_CONFIG
                                       : MAIN_EXIT_SHORT;

@@ -115,10 +115,33 @@ struct place {
 
 static void clear_environment(void)
 {
-    static const char *const names[] = {"SPDL_JOB",         "SLURM_JOB_ID", "TORCHELASTIC_RUN_ID",
-                                        "MASTER_PORT",      "PBS_JOBID",    "LSB_JOBID",
-                                        "FAKE_DIFFERENCES", "FAKE_MODE",    "FAKE_NOTE",
-                                        "SPDL_LOG",         "SPDL_SOCKET",  "XDG_RUNTIME_DIR"};
+    static const char *const names[] = {"SPDL_JOB",
+                                        "SLURM_JOB_ID",
+                                        "TORCHELASTIC_RUN_ID",
+                                        "MASTER_PORT",
+                                        "PBS_JOBID",
+                                        "LSB_JOBID",
+                                        "SLURM_JOBID",
+                                        "SLURM_STEP_ID",
+                                        "SLURM_STEPID",
+                                        "LSB_JOBINDEX",
+                                        "FLUX_JOB_ID",
+                                        "PMIX_NAMESPACE",
+                                        "OMPI_MCA_ess_base_jobid",
+                                        "OMPI_MCA_orte_hnp_uri",
+                                        "PALS_APID",
+                                        "PMI_JOBID",
+                                        "PMI_RANK",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "MV2_COMM_WORLD_RANK",
+                                        "RANK",
+                                        "WORLD_SIZE",
+                                        "FAKE_DIFFERENCES",
+                                        "FAKE_MODE",
+                                        "FAKE_NOTE",
+                                        "SPDL_LOG",
+                                        "SPDL_SOCKET",
+                                        "XDG_RUNTIME_DIR"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     char number[24];
@@ -375,23 +398,54 @@ static void test_names(void **state)
     (void)state;
     struct place place;
     place_init(&place);
+    char name[300];
+    setenv("RANK", "3", 1);
+    setenv("WORLD_SIZE", "8", 1);
+    snprintf(name, sizeof(name), "spdld-pid-%ld.sock", (long)getpid());
+    expect_name(place.folder, name);
+    setenv("PMI_RANK", "3", 1);
+    snprintf(name, sizeof(name), "spdld-mpi-%ld.sock", (long)getppid());
+    expect_name(place.folder, name);
+    setenv("MASTER_PORT", "29501", 1);
+    expect_name(place.folder, "spdld-port-29501.sock");
+    unsetenv("MASTER_PORT");
+    setenv("PMI_JOBID", "5", 1);
+    expect_name(place.folder, "spdld-5.sock");
+    setenv("OMPI_MCA_ess_base_jobid", "3423404033", 1);
+    expect_name(place.folder, "spdld-3423404033.sock");
+    setenv("PMIX_NAMESPACE", "prterun-node-77@1", 1);
+    expect_name(place.folder, "spdld-prterun-node-77_1-480b757a.sock");
     setenv("LSB_JOBID", "77", 1);
+    unsetenv("PMIX_NAMESPACE");
+    expect_name(place.folder, "spdld-77.3423404033.sock");
+    unsetenv("OMPI_MCA_ess_base_jobid");
+    unsetenv("PMI_JOBID");
+    setenv("LSB_JOBINDEX", "0", 1);
     expect_name(place.folder, "spdld-77.sock");
+    setenv("LSB_JOBINDEX", "4", 1);
+    expect_name(place.folder, "spdld-77.4.sock");
+    unsetenv("LSB_JOBINDEX");
     setenv("TORCHELASTIC_RUN_ID", "none", 1);
     expect_name(place.folder, "spdld-77.sock");
     setenv("MASTER_PORT", "29500", 1);
+    expect_name(place.folder, "spdld-77.torchrun-29500.sock");
+    unsetenv("LSB_JOBID");
     expect_name(place.folder, "spdld-torchrun-29500.sock");
     setenv("TORCHELASTIC_RUN_ID", "run-5", 1);
     expect_name(place.folder, "spdld-run-5.sock");
     setenv("SLURM_JOB_ID", "1234", 1);
+    expect_name(place.folder, "spdld-1234.run-5.sock");
+    unsetenv("TORCHELASTIC_RUN_ID");
     expect_name(place.folder, "spdld-1234.sock");
+    setenv("SLURM_STEP_ID", "7", 1);
+    expect_name(place.folder, "spdld-1234.7.sock");
+    unsetenv("SLURM_STEP_ID");
     setenv("SPDL_JOB", "", 1);
     expect_name(place.folder, "spdld-1234.sock");
     setenv("SPDL_JOB", "a.b_c-d", 1);
     expect_name(place.folder, "spdld-a.b_c-d.sock");
     setenv("SPDL_JOB", "../../etc/x", 1);
     expect_name(place.folder, "spdld-.._.._etc_x-b3f11938.sock");
-    char name[300];
     memset(name, 'j', sizeof(name));
     name[299] = 0;
     setenv("SPDL_JOB", name, 1);
@@ -402,6 +456,17 @@ static void test_names(void **state)
     assert_true(strlen(daemon.socket) < 108);
     spdl_disconnect(connection);
     place_fini(&place);
+}
+
+static void expect_refused(const char *folder, const char *words)
+{
+    struct spdl_connection *connection;
+    assert_int_equal(connect_private(&connection), -EACCES);
+    const char *text = spdl_connection_error(connection);
+    if (strncmp(text, folder, strlen(folder)) != 0 || !strstr(text, words) ||
+        !strstr(text, "XDG_RUNTIME_DIR"))
+        fail_msg("%s", text);
+    spdl_disconnect(connection);
 }
 
 static void test_folders(void **state)
@@ -424,16 +489,17 @@ static void test_folders(void **state)
     chmod(place.folder, 0700);
     expect_name(place.folder, "spdld-j.sock");
     unsetenv("XDG_RUNTIME_DIR");
-    struct spdl_connection *connection;
     chmod(own, 0755);
-    assert_int_equal(connect_private(&connection), -EACCES);
-    assert_non_null(strstr(spdl_connection_error(connection), own));
-    spdl_disconnect(connection);
+    expect_refused(own, "is open to others (mode 0755)");
     rmdir(own);
     assert_int_equal(mkdir(target, 0700), 0);
     assert_int_equal(symlink(target, own), 0);
-    assert_int_equal(connect_private(&connection), -EACCES);
-    spdl_disconnect(connection);
+    expect_refused(own, "is a symbolic link");
+    unlink(own);
+    int fd = open(own, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    expect_refused(own, "is no folder");
     unlink(own);
     place_fini(&place);
 }
