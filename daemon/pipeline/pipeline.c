@@ -75,6 +75,7 @@ static int make_core(struct pipeline *pipeline, struct err *reterr)
                                           .threads = pipeline->threads,
                                           .rate_rows = RATE_ROWS,
                                           .lookup = pipeline_row_lookup,
+                                          .ready = pipeline_row_ready,
                                           .context = pipeline};
     pipeline->core = pipeline_core_create(&params);
     return pipeline->core ? 0 : err_set(reterr, -ENOMEM, "no memory for the conductor");
@@ -359,7 +360,7 @@ static void carry_out(struct pipeline *pipeline, const struct pipeline_command *
         pipeline_worker_push(pipeline->seats[command->worker].worker, &work);
         break;
     case PIPELINE_COMMAND_PUBLISH:
-        pipeline_row_publish(stream, command->slot);
+        sink_publish_end(stream->sink, command->slot);
         break;
     case PIPELINE_COMMAND_END:
         end_stream(pipeline, command);

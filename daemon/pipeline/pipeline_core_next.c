@@ -52,6 +52,10 @@ static bool publish(struct pipeline_core *core, uint32_t number, struct pipeline
         return false;
     if (!pipeline_core_count_batch(core, number, index))
         return false;
+    if (core->params.ready && !core->params.ready(core->params.context, number, index)) {
+        pipeline_core_end(core, number, -ESTALE, SPDL_CLASS_CHANGED);
+        return false;
+    }
     slot->state = SLOT_HELD;
     if (!(DEFECT(2) && slot->sequence % 5 == 4 && stream->published == stream->next_publish))
         stream->next_publish++;

@@ -163,6 +163,19 @@ static void list_done(struct chore *chore)
     pipeline_dataset_leave(dataset);
 }
 
+const char *pipeline_dataset_damaged(struct pipeline_dataset *dataset)
+{
+    const char *file = dataset->source ? source_damaged(dataset->source) : NULL;
+    if (!file || dataset->damaged)
+        return file;
+    dataset->damaged = dataset->retired = true;
+    log_line(LOG_LEVEL_ERROR,
+             "dataset %s: the index file %s was cut or written over while it was in use; its "
+             "streams end, and the index is made anew when the dataset is opened again",
+             dataset->config.name, file);
+    return file;
+}
+
 static void list_start(struct pipeline_dataset *dataset)
 {
     pipeline_keep_load(dataset); /* of one that a rank brought */
@@ -281,6 +294,12 @@ static struct pipeline_dataset *add(struct pipeline *pipeline, const struct conf
     return dataset;
 }
 
+/* One that nobody uses is listed anew in any case. */
+static bool is_usable(struct pipeline_dataset *dataset)
+{
+    return dataset->users == 0 || !pipeline_dataset_damaged(dataset);
+}
+
 static struct pipeline_dataset *get_inline(struct pipeline *pipeline, const char *yaml,
                                            struct err *reterr)
 {
@@ -296,7 +315,8 @@ static struct pipeline_dataset *get_inline(struct pipeline *pipeline, const char
         return NULL;
     }
     for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)
-        if (dataset->yaml && strcmp(dataset->yaml, yaml) == 0)
+        if (dataset->yaml && !dataset->retired && strcmp(dataset->yaml, yaml) == 0 &&
+            is_usable(dataset))
             return dataset;
     struct config_dataset *config = calloc(1, sizeof *config);
     struct config_complaints *complaints = calloc(1, sizeof *complaints);
@@ -349,7 +369,7 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
         return NULL;
     }
     for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)
-        if (is_of(dataset, config))
+        if (is_of(dataset, config) && is_usable(dataset))
             return dataset;
     return add(pipeline, config, NULL, reterr);
 }
@@ -419,7 +439,9 @@ bool pipeline_dataset_status(const struct pipeline *pipeline, uint32_t index,
         ret_status->seen = dataset->seen ? dataset->seen->seen_count : 0;
         ret_status->note = counts->note;
     }
-    if (dataset && dataset->retired)
+    if (dataset && dataset->damaged)
+        ret_status->note = "its index was cut or written over: its streams end";
+    else if (dataset && dataset->retired)
         ret_status->note = "no longer in the configuration: the streams that it has go on";
     return true;
 }

@@ -9,6 +9,8 @@ void pipeline_dataset_failed(struct pipeline_dataset *dataset, uint64_t id,
                              enum spdl_class class_number, uint64_t fault, const char *message)
 {
     struct source_sample sample;
+    if (pipeline_dataset_damaged(dataset))
+        return;
     source_sample(dataset->source, id, &sample);
     struct pipeline_quarantined bad = {.key = sample.key,
                                        .key_bytes = sample.key_bytes,

@@ -292,7 +292,7 @@ void pipeline_keep_write(struct pipeline_dataset *dataset)
 {
     struct pipeline_keep *keep = &dataset->keep;
     keep->again = keep->is_busy;
-    if (keep->is_busy || !copies_make(dataset))
+    if (dataset->damaged || keep->is_busy || !copies_make(dataset))
         return;
     keep->is_busy = true;
     keep->error = (struct err){0};

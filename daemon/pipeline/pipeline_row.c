@@ -1,5 +1,6 @@
 /* Rows: which sample stands at a position, what it is made from, what the worker and the rank are
  * told about it. Conductor role; no allocation. */
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/pipeline_state.h"
@@ -83,6 +84,8 @@ void pipeline_row_command(const struct pipeline_stream *stream,
     stream->dataset->short_rows += may_stop;
     source_sample(stream->dataset->source, command->id, &sample);
     pipeline_recipe_make(stream, &sample, &recipe);
+    if (recipe.class_number != SPDL_CLASS_OK || recipe.blob_bytes != command->blob_bytes)
+        recipe.part_count = 0; /* other than for its read: the list is damaged */
     *ret_work = (struct spdl_work_command){.ticket = command->ticket,
                                            .position = command->position,
                                            .epoch = command->epoch,
@@ -108,7 +111,8 @@ void pipeline_row_command(const struct pipeline_stream *stream,
         }
     }
     memset(ret_work->field_part, SPDL_WORK_NO_PART, sizeof ret_work->field_part);
-    memcpy(ret_work->field_part, recipe.field_part, stream->dataset->field_count);
+    if (recipe.part_count > 0)
+        memcpy(ret_work->field_part, recipe.field_part, stream->dataset->field_count);
 }
 
 static void state_text(const struct pipeline_stream *stream, const struct plan_batch *batch,
@@ -125,8 +129,10 @@ static void state_text(const struct pipeline_stream *stream, const struct plan_b
     plan_state_encode(&state, text);
 }
 
-void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
+bool pipeline_row_ready(void *context, uint32_t number, uint32_t slot)
 {
+    struct pipeline *pipeline = context;
+    struct pipeline_stream *stream = pipeline->streams[number];
     struct pipeline_slot_view view;
     pipeline_core_slot(stream->pipeline->core, stream->number, slot, &view);
     state_text(stream, &view.batch, stream->last_state);
@@ -162,5 +168,12 @@ void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot)
                                  .message = pipeline_row_message(row.class_number)};
         sink_publish_row(stream->sink, slot, r, &shown);
     }
-    sink_publish_end(stream->sink, slot);
+    /* Asked behind the last look at the list for this batch. */
+    const char *damaged = pipeline_dataset_damaged(stream->dataset);
+    if (damaged)
+        snprintf(stream->end_message, sizeof stream->end_message,
+                 "the index file %.300s was cut or written over while it was in use; open the "
+                 "stream again: it is then made anew",
+                 damaged);
+    return !damaged;
 }

@@ -34,6 +34,7 @@ struct pipeline_dataset {
     char *yaml; /* of one that a rank brought; NULL: of the configuration */
     enum dataset_state state;
     uint32_t users; /* streams, the waiting ones too */
+    bool damaged;   /* what its source lists may be wrong: nothing of it is kept */
     bool retired;   /* the configuration has another one of its name, or none: the streams that
                        have it go on with it, and it goes with the last of them */
     struct source *source;
@@ -149,6 +150,10 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
 /* Adds the stream as a user; it goes on by pipeline_stream_listed, perhaps at once. */
 void pipeline_dataset_join(struct pipeline_dataset *dataset, struct pipeline_stream *stream);
 void pipeline_dataset_leave(struct pipeline_dataset *dataset);
+/* The file of its source's index, where that was cut or written over under it: then its streams
+ * end, and who opens the dataset gets one that is listed anew. NULL: what was looked up is right.
+ */
+const char *pipeline_dataset_damaged(struct pipeline_dataset *dataset);
 void pipeline_dataset_free_all(struct pipeline *pipeline);
 /* Of those that ranks brought, and the retired ones that nobody uses. */
 void pipeline_dataset_trim(struct pipeline *pipeline);
@@ -198,7 +203,8 @@ const struct pipeline_looked *pipeline_row_look(struct pipeline_stream *stream, 
 void pipeline_row_command(const struct pipeline_stream *stream,
                           const struct pipeline_command *command,
                           struct spdl_work_command *ret_work);
-void pipeline_row_publish(struct pipeline_stream *stream, uint32_t slot);
+/* Fills in what the rank reads of the batch; false: it may be wrong, and end_message says why. */
+bool pipeline_row_ready(void *context, uint32_t stream, uint32_t slot);
 /* Words for a failure that is seen without reading or decoding anything. */
 const char *pipeline_row_message(enum spdl_class class_number);
 

@@ -93,6 +93,11 @@ int source_publish(const struct source *source, const char **ret_file, struct er
     return source->ops->publish(source, ret_file, reterr);
 }
 
+const char *source_damaged(const struct source *source)
+{
+    return source->ops->damaged ? source->ops->damaged(source) : NULL;
+}
+
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max)
 {
     return source->ops->part_names(source, names, max);

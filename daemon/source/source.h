@@ -148,6 +148,11 @@ int source_publish(const struct source *source, const char **ret_file, struct er
 /* False: a source of this kind keeps nothing. */
 bool source_kept(const struct source *source, struct source_kept *ret_kept);
 
+/* The file in which what is known of the samples lies, where it was cut or written over since: what
+ * was looked up of late may be wrong, and so may all that follows. NULL: it was right until now.
+ * Borrowed from the source. Quick; one thread at a time. */
+const char *source_damaged(const struct source *source);
+
 /* Names of the parts that the source's samples can have, for "without preset and fields every part
  * comes raw under its own name". Returns how many, at most `max`; names are borrowed. */
 uint32_t source_part_names(const struct source *source, const char **names, uint32_t max);
@@ -166,7 +171,8 @@ struct source_ops {
     void (*warm)(const struct source *source, uint64_t id,
                  enum source_warmth warmth); /* optional */
     int (*publish)(const struct source *source, const char **ret_file,
-                   struct err *reterr); /* optional */
+                   struct err *reterr);                  /* optional */
+    const char *(*damaged)(const struct source *source); /* optional */
 };
 extern const struct source_ops *const source_table[]; /* ends with NULL */
 

@@ -21,8 +21,9 @@
 enum { BUILDERS_MAX = 4, CONTENT_PLACES = 32 };
 
 struct source_index_own {
-    struct source_files files; /* the paths */
-    struct source_index_map map, published;
+    struct source_files files;              /* the paths */
+    struct source_index_map map, published; /* as far as blocks are in them */
+    char map_file[4352];
     size_t folder_bytes; /* of the folder that the shards have in common, with its last slash */
     struct source_block **made; /* by shard; NULL: its block is in the map */
 };
@@ -193,6 +194,11 @@ static bool blocks_take(struct source_index *index)
     return taken == index->shard_count && source_index_map_count(map) == index->shard_count;
 }
 
+const char *source_index_damaged(const struct source_index *index, const char *kind)
+{
+    return source_index_map_is_whole(&index->own->map, kind) ? NULL : index->own->map_file;
+}
+
 /* Puts a new file in its place and goes on with it. It stays in memory where that fails. */
 static void keep(struct source_index *index, const char *kind)
 {
@@ -207,6 +213,11 @@ static void keep(struct source_index *index, const char *kind)
         .kind = kind, .shards = index->shards, .count = index->shard_count};
     if (source_index_file_write(index->file, &written, &map) < 0)
         return;
+    if (source_index_damaged(index, kind)) { /* and so may be what was written from it */
+        unlink(index->file);
+        source_index_map_close(&map);
+        return;
+    }
     for (uint32_t i = 0; i < index->shard_count; i++) {
         index->shards[i].block =
             source_index_map_block(&map, source_index_map_entry(&map, i, &path));
@@ -214,6 +225,7 @@ static void keep(struct source_index *index, const char *kind)
         own->made[i] = NULL;
     }
     source_index_map_close(&own->map);
+    source_index_map_close(&own->published);
     own->map = map;
     index->kept = 1;
 }
@@ -360,7 +372,7 @@ static bool published_take(struct source_index *index, const char *kind)
     struct source_index_map *map = &index->own->published;
     uint64_t at = 0;
     bool all = true;
-    source_index_map_open(index->published, kind, map);
+    source_index_map_copy(index->published, kind, map);
     for (uint32_t i = 0; i < index->shard_count; i++) {
         struct source_index_shard *shard = &index->shards[i];
         const struct source_index_entry *entry =
@@ -393,7 +405,12 @@ int source_index_publish(const struct source_index *index, const char *kind, str
         return err_set(reterr, rc, "the index cannot be published as %s: %s", index->published,
                        strerror(-rc));
     source_index_map_close(&map);
-    return 0;
+    const char *damaged = source_index_damaged(index, kind);
+    if (!damaged)
+        return 0;
+    unlink(index->published); /* it was written from what may be wrong */
+    return err_set(reterr, -ESTALE, "the index file %s was cut or written over; try again",
+                   damaged);
 }
 
 int source_index_open(const struct source_index_params *params, struct source_index **ret_index,
@@ -410,6 +427,7 @@ int source_index_open(const struct source_index_params *params, struct source_in
     files_name(index, params);
     if (index->file[0])
         source_index_map_open(index->file, params->kind, &index->own->map);
+    memcpy(index->own->map_file, index->file, sizeof index->file);
     if (blocks_take(index)) {
         index->kept = 1;
     } else {

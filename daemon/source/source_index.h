@@ -51,6 +51,9 @@ int source_index_open(const struct source_index_params *params, struct source_in
 /* Writes the index beside the shards, with their paths relative to the folder that they have in
  * common, so that both can be moved and copied. 0, or a negative errno with a sentence. Blocks. */
 int source_index_publish(const struct source_index *index, const char *kind, struct err *reterr);
+/* The file that blocks are mapped from and that was cut or written over since, so that what was
+ * looked up of late may be wrong, and so may all that follows; NULL: there is none. */
+const char *source_index_damaged(const struct source_index *index, const char *kind);
 void source_index_close(struct source_index *index); /* accepts NULL */
 
 #endif

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -93,27 +92,30 @@ static bool map_is_right(const struct source_index_map *map, const char *kind)
 
 static int map_fd(int fd, struct source_index_map *ret_map)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < sizeof(struct index_head))
-        return -EINVAL;
-    void *base = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);
-    if (base == MAP_FAILED)
-        return -errno;
-    *ret_map = (struct source_index_map){.base = base, .bytes = (uint64_t)st.st_size};
-    return 0;
+    *ret_map = (struct source_index_map){0};
+    return source_guard_map(fd, sizeof(struct index_head), &ret_map->guard, &ret_map->base,
+                            &ret_map->bytes);
 }
 
 int source_index_map_fd(int fd, const char *kind, struct source_index_map *ret_map)
 {
-    *ret_map = (struct source_index_map){0};
     int rc = map_fd(fd, ret_map);
     if (rc == 0 && !map_is_right(ret_map, kind)) {
         source_index_map_close(ret_map);
         rc = -EBADMSG;
     }
     return rc;
+}
+
+bool source_index_map_is_whole(const struct source_index_map *map, const char *kind)
+{
+    enum source_guard_state state = map->guard ? source_guard_look(map->guard) : SOURCE_GUARD_WHOLE;
+    if (state != SOURCE_GUARD_TOUCHED)
+        return state == SOURCE_GUARD_WHOLE;
+    if (!map_is_right(map, kind))
+        return false;
+    source_guard_accept(map->guard);
+    return source_guard_look(map->guard) == SOURCE_GUARD_WHOLE;
 }
 
 void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map)
@@ -126,10 +128,41 @@ void source_index_map_open(const char *file, const char *kind, struct source_ind
     close(fd);
 }
 
+static bool all_read(int fd, char *to, uint64_t bytes)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, to + done, (size_t)(bytes - done), (off_t)done);
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return false;
+        done += got > 0 ? (uint64_t)got : 0;
+    }
+    return true;
+}
+
+void source_index_map_copy(const char *file, const char *kind, struct source_index_map *ret_map)
+{
+    struct stat st;
+    *ret_map = (struct source_index_map){0};
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool is_file = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                   (uint64_t)st.st_size >= sizeof(struct index_head);
+    char *copy = is_file ? malloc((size_t)st.st_size) : NULL;
+    if (copy && all_read(fd, copy, (uint64_t)st.st_size)) {
+        *ret_map =
+            (struct source_index_map){.base = copy, .bytes = (uint64_t)st.st_size, .copy = copy};
+        copy = NULL;
+        if (!map_is_right(ret_map, kind))
+            source_index_map_close(ret_map);
+    }
+    free(copy);
+    if (fd >= 0)
+        close(fd);
+}
+
 void source_index_map_close(struct source_index_map *map)
 {
-    if (map->base)
-        munmap((void *)(uintptr_t)map->base, map->bytes);
+    free(map->copy);
+    source_guard_unmap(map->guard);
     *map = (struct source_index_map){0};
 }
 

@@ -2,14 +2,18 @@
 #ifndef SPDLD_SOURCE_INDEX_FILE_H
 #define SPDLD_SOURCE_INDEX_FILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "source/source_guard.h"
 #include "source/source_index.h"
 
-/* A mapped file that is whole. */
+/* A mapped file that was whole when it was mapped. */
 struct source_index_map {
     const char *base; /* NULL: none */
     uint64_t bytes;
+    struct source_guard *guard; /* NULL: none, or it is a copy */
+    char *copy;                 /* NULL: it is mapped */
 };
 
 /* A shard as the file has it. */
@@ -26,8 +30,13 @@ struct source_index_entry {
 /* Maps the file where it is an index of this kind, version and machine and not damaged. Anything
  * else leaves the map empty. */
 void source_index_map_open(const char *file, const char *kind, struct source_index_map *ret_map);
-/* The same of a file that is open. 0, or a negative errno with the map empty. */
+/* The same of a file that others may write: it is read, so that nothing that is done to it later
+ * matters. */
+void source_index_map_copy(const char *file, const char *kind, struct source_index_map *ret_map);
+/* source_index_map_open of a file that is open. 0, or a negative errno with the map empty. */
 int source_index_map_fd(int fd, const char *kind, struct source_index_map *ret_map);
+/* Was it whole all the time until now? Where its time is another one all of it is read again. */
+bool source_index_map_is_whole(const struct source_index_map *map, const char *kind);
 void source_index_map_close(struct source_index_map *map);
 uint64_t source_index_map_count(const struct source_index_map *map);
 /* Shard `number` and its path; the path is not ended by 0. */

@@ -331,6 +331,11 @@ static void note_make(struct source_tar *tar)
              counts->broken, fault.path, fault.offset, fault.message);
 }
 
+static const char *tar_damaged(const struct source *source)
+{
+    return source_index_damaged(((const struct source_tar *)source)->index, "tar");
+}
+
 static int tar_open(const struct source_spec *spec, struct source **ret_source, struct err *reterr)
 {
     if (!memchr(spec->path, 0, sizeof spec->path) ||
@@ -358,6 +363,11 @@ static int tar_open(const struct source_spec *spec, struct source **ret_source, 
     }
     if (rc == 0)
         note_make(tar);
+    const char *damaged = rc == 0 ? tar_damaged(&tar->source) : NULL;
+    if (damaged)
+        rc = err_set(reterr, -ESTALE,
+                     "tar: the index file %s was cut or written over while it was read; try again",
+                     damaged);
     if (rc == 0 && tar->source.counts.samples == 0)
         rc = err_set(reterr, -ENODATA, "tar: no sample in %u shards, the first of them %s%s%s",
                      tar->index->shard_count, tar->index->shards[0].path,
@@ -464,4 +474,5 @@ const struct source_ops source_tar_ops = {.kind = "tar",
                                           .fault = tar_fault,
                                           .warm = tar_warm,
                                           .kept = tar_kept,
-                                          .publish = tar_publish};
+                                          .publish = tar_publish,
+                                          .damaged = tar_damaged};

@@ -231,5 +231,98 @@ def check_shard_lines(lines, out, allowed, way):
     return met
 
 
+INDEXED = 4000  # samples, whose index has many pages
+
+
+def index_config(work):
+    return work.config(f"index_dir: {work.path}/index\ndatasets:\n  p:\n    source: {{tar: {work.path}/t/*.tar}}\n"
+                       "    order: {shuffle: global, seed: 3}\n    on_error: {policy: mask, max_rate: 1, max_consecutive: 10000}\n"
+                       "    fields:\n      x: {from: bin, decode: raw, bytes: 64}\n")
+
+
+def index_shards(work):
+    """Returns where they lie: two shards with rows of which no two are alike."""
+    rng = random.Random(8)
+    (work.path / "t").mkdir()
+    members = [(f"{i:05d}.bin", rng.randbytes(64)) for i in range(INDEXED)]
+    tars.write(work.path / "t/0.tar", members[::2])
+    tars.write(work.path / "t/1.tar", members[1::2])
+    return work.path / "t"
+
+
+def row_of_key(lines):
+    return {key: row for line in lines for key, row in zip(line["keys"], line["fields"]["x"]["row_hashes"])}
+
+
+def zero_out(path):
+    size = path.stat().st_size
+    os.truncate(path, 0)
+    os.truncate(path, size)
+
+
+INDEX_HARMS = {"cut to nothing": lambda path: os.truncate(path, 0), "cut to a page": lambda path: os.truncate(path, 4096),
+               "cut in half": lambda path: os.truncate(path, path.stat().st_size // 2 + 1), "zeroed": zero_out}
+
+
+def pull_while(work, daemon, index, act, right):
+    """Two ranks pull while `act` is done to the index. What is delivered is right in any case. Returns their exit codes, what they said and the processes."""
+    outs = [work.path / f"lines-{len(work.started)}-{r}" for r in range(2)]
+    ranks = [work.start_pull(out, "pull", "p", "--batch", 16, "--hash", "--rank", r, "--world", 2, "--steps", 3000) for r, out in enumerate(outs)]
+    for out in outs:
+        harness.wait_until(lambda: out.read_bytes().count(b"\n") > 20, 30, "the ranks pull")  # noqa: B023
+    act(index)
+    codes = [rank.wait(60 * harness.PATIENCE) for rank in ranks]
+    lines = [json.loads(line) for out in outs for line in out.read_text().splitlines()]
+    wrong = [(line["step"], key) for line in lines for key, row in zip(line["keys"], line["fields"]["x"]["row_hashes"]) if right.get(key) != row]
+    equal((wrong, [line["errors"] for line in lines if line["errors"]]), ([], []), "rows that are not those of their keys, and faults")
+    equal(daemon.process.poll(), None, "exit code of the daemon, which goes on")
+    return codes, [pathlib.Path(f"{out}.err").read_text() for out in outs]
+
+
+def test_an_index_that_is_cut(work):
+    """While it is mapped: the streams end and say so, no row is another's, the daemon stays, and the next opening makes it anew."""
+    folder, paths = index_shards(work), index_config(work)
+    daemon = work.daemon(paths)
+    right = row_of_key(work.pull("p", batch=16, hash=True))
+    equal(len(right), INDEXED, "keys")
+    for name, harm in INDEX_HARMS.items():
+        index, = (work.path / "index").glob("*.tar.index")
+        codes, said = pull_while(work, daemon, index, harm, right)
+        equal(codes, [1, 1], f"{name}: exit codes of the ranks")
+        check(all(index.name in text and "CHANGED" in text for text in said), f"{name}: {said}")
+        equal(row_of_key(work.pull("p", batch=16, hash=True)), right, f"{name}: rows of the next opening")
+        equal(work.ctl("quarantine").document, [], f"{name}: samples that are held to be bad")
+    check(daemon.log.read_text().count("was cut or written over") == len(INDEX_HARMS), "the log says it once each time")
+    equal(len(list(folder.iterdir())), 2, "files beside the shards")
+
+
+def test_an_index_that_is_touched(work):
+    """One that is replaced, or has another time alone, is as good as before."""
+    index_shards(work)
+    daemon = work.daemon(index_config(work))
+    right = row_of_key(work.pull("p", batch=16, hash=True))
+    index, = (work.path / "index").glob("*.tar.index")
+    for act in (os.utime, lambda path: replace(path, path.read_bytes(), None), pathlib.Path.unlink):
+        equal(pull_while(work, daemon, index, act, right)[0], [0, 0], "exit codes of the ranks")
+
+
+def test_a_published_index_that_is_cut(work):
+    """Beside the data, where anybody may write over it, and where the daemon can keep none of its own: that is seen by nobody."""
+    index_shards(work)
+    paths = index_config(work)
+    work.ctl("index", "p", "--publish", config=paths)
+    published, = (work.path / "t").glob(".spdl-*.index")
+    whole = published.read_bytes()
+    (work.path / "index").rename(work.path / "gone")
+    (work.path / "index").write_text("no folder")
+    daemon = work.daemon(paths)
+    right = row_of_key(work.pull("p", batch=16, hash=True))
+    garbled = random.Random(5).randbytes(len(whole))
+    for harm in (INDEX_HARMS["cut to nothing"], lambda path: overwrite(path, garbled, None)):
+        published.write_bytes(whole)
+        equal(pull_while(work, daemon, published, harm, right)[0], [0, 0], "exit codes of the ranks")
+        equal(row_of_key(work.pull("p", batch=16, hash=True)), right, "rows of the next opening")
+
+
 if __name__ == "__main__":
     harness.main(globals())
