@@ -76,9 +76,7 @@ struct pipeline_core_params {
     /* Looks up the sample at a place of the stream. Pure, quick. */
     void (*lookup)(void *context, uint32_t stream, const struct pipeline_place *place,
                    struct pipeline_sample *ret_sample);
-    /* All rows of the slot's batch are done: makes it ready for the rank. False: it may not have
-     * it, and the stream ends as CHANGED. Quick. NULL: nothing is to be done. */
-    bool (*ready)(void *context, uint32_t stream, uint32_t slot);
+    bool (*ready)(void *context, uint32_t stream, uint32_t slot); /* of a batch; false: CHANGED */
     void *context;
 };
 

@@ -12,7 +12,8 @@
  * out.
  *
  * What is broken is left out and listed: values missing or too many, wrong quotes, no JSON, a path
- * that leads out. A row whose file is not there is a sample that fails when it is read.
+ * that leads out; and so is a row that has no part for one of the dataset's fields. A row whose
+ * file is not there is a sample that fails when it is read.
  *
  * The id is the hash of "spdl-list 1\n", then for each sample of its key, a zero byte, its file's
  * size, its class or '-', and last of the hash of all values (docs/order.md). */
@@ -328,7 +329,8 @@ static int list_open(const struct source_spec *spec, struct source **ret_source,
     list->root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = list->root_fd < 0 ? err_set(reterr, -errno, "list: /: %s", strerror(errno))
                                : files_read(list, spec, reterr);
-    if (rc == 0 && labels_settle(list) < 0)
+    if (rc == 0 && (labels_settle(list) < 0 ||
+                    source_list_table_complete(&list->table, list->has_classes, spec) < 0))
         rc = err_set(reterr, -ENOMEM, "list: no memory");
     if (rc == 0) {
         counts_take(list);

@@ -3,6 +3,7 @@
 #ifndef SPDLD_SOURCE_LIST_TABLE_H
 #define SPDLD_SOURCE_LIST_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <xxhash.h>
@@ -111,6 +112,11 @@ struct source_list_columns {
 int source_list_read(struct source_list_table *table, uint32_t file,
                      const struct source_list_columns *columns, struct source_counts *counts,
                      struct err *reterr);
+
+/* Leaves out the entries that have no part for one of the fields; labels are settled. 0 or -ENOMEM.
+ */
+int source_list_table_complete(struct source_list_table *table, bool has_classes,
+                               const struct source_spec *spec);
 
 /* Sizes and times of files beneath a root; keeps the folders that it met last open. */
 struct source_list_sizes;

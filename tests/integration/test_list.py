@@ -213,5 +213,33 @@ def test_check(work):
         check(words in result.stderr, result.stderr)
 
 
+def test_rows_that_lack_a_part(work):
+    """They are no samples of a dataset whose fields are made from it, and are of one that does without."""
+    folder = work.path / "f"
+    folder.mkdir()
+    rows = [{"path": f"f/{i}.bin", "label": i % 3, "caption": f"c{i}"} for i in range(30)]
+    for i, row in enumerate(rows):
+        (folder / f"{i}.bin").write_bytes(bytes([i]) * 8)
+        if i % 5 == 2:
+            del row["caption"]
+        if i % 7 == 3:
+            del row["label"]
+    path = work.path / "l.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    fields = {"raw": "{from: bin, decode: raw, bytes: 8}", "label": "{from: cls, decode: class}", "caption": "{from: caption, decode: text}"}
+    needs = {("raw",): (), ("raw", "label"): ("label",), ("raw", "label", "caption"): ("label", "caption")}
+    for names, needed in needs.items():
+        config = work.config(f"datasets:\n  p:\n    source: {{list: {path}}}\n    order: {{shuffle: none}}\n    last: partial\n    fields:\n"
+                             + "".join(f"      {name}: {fields[name]}\n" for name in names))
+        whole = [i for i, row in enumerate(rows) if all(name in row for name in needed)]
+        lines = work.pull("p", batch=BATCH, hash=True, out=work.path / f"out-{len(names)}", config=config)
+        equal([key for line in lines for key in line["keys"]], [rows[i]["path"] for i in whole], f"samples with {names}")
+        equal([line["errors"] for line in lines if line["errors"]], [], "faults")
+        equal([row[0] for line in lines for row in array(work.path / f"out-{len(names)}", line, "raw")[:line["valid"]].tolist()], whole, "their bytes")
+        index = work.ctl("index", "p", config=config).document
+        equal((index["samples"], index["classes"]), (len(whole), {"INCOMPLETE": 30 - len(whole)} if len(whole) < 30 else {}), "what the index finds")
+    check(any("line 3: no part for the field caption" in fault["message"] for fault in index["faults"]), f"{index['faults'][:3]}")
+
+
 if __name__ == "__main__":
     harness.main(globals())
