@@ -225,7 +225,7 @@ int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *
 int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
                              struct pipeline_row_ref *ret_ref);
 
-/* The next thing to do, until it returns false. */
+/* The next thing to do; false: nothing. */
 bool pipeline_core_next(struct pipeline_core *core, struct pipeline_command *ret_command);
 
 /* Views: valid numbers only. */
@@ -240,8 +240,7 @@ uint64_t pipeline_core_memory_used(const struct pipeline_core *core);
 uint64_t pipeline_core_arena_used(const struct pipeline_core *core, uint32_t worker);
 uint32_t pipeline_core_fetching(const struct pipeline_core *core, uint32_t worker);
 uint32_t pipeline_core_decoding(const struct pipeline_core *core, uint32_t worker);
-/* Moving mean of a row's decode; 0: none yet. */
-uint32_t pipeline_core_cost_ns(const struct pipeline_core *core, uint32_t worker);
+uint32_t pipeline_core_cost_ns(const struct pipeline_core *core, uint32_t worker); /* of a row */
 
 /* Live. The limit of memory may be below what is used: then nothing is opened for a while. */
 void pipeline_core_set_threads(struct pipeline_core *core, uint32_t threads);

@@ -141,7 +141,7 @@ int source_guard_map(int fd, uint64_t least_bytes, struct source_guard **ret_gua
                      const char **ret_base, uint64_t *ret_bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct statx st;
+    struct statx st = {0};
     pthread_once(&once, install);
     struct source_guard *guard = take();
     if (!guard)

@@ -113,6 +113,28 @@ static int shards_look(struct source_index *index, const char *kind, struct err 
 
 /* --- the file --- */
 
+/* Up to the first of these bytes that ends with a slash. */
+static size_t slash_before(const char *path, size_t bytes)
+{
+    while (bytes > 0 && path[bytes - 1] != '/')
+        bytes--;
+    return bytes;
+}
+
+/* Bytes of the folder that the shards have in common, with its slash; there is a shard. */
+static size_t folder_bytes_of(const struct source_index *index)
+{
+    const char *first = index->shards[0].path;
+    size_t bytes = slash_before(first, strlen(first));
+    for (uint32_t i = 1; i < index->shard_count; i++) {
+        const char *path = index->shards[i].path;
+        ASSERT(path);
+        while (bytes > 0 && strncmp(first, path, bytes) != 0)
+            bytes = slash_before(first, bytes - 1);
+    }
+    return bytes;
+}
+
 /* Its name is the hash of the absolute patterns; that of a published one the hash of the paths in
  * the folder that the shards have in common. */
 static void files_name(struct source_index *index, const struct source_index_params *params)
@@ -129,18 +151,11 @@ static void files_name(struct source_index *index, const struct source_index_par
                  params->dir, hash.high64, hash.low64, params->kind);
     }
     free(patterns);
-    const char *end = strrchr(first, '/');
-    for (uint32_t i = 1; end && i < index->shard_count; i++) {
-        const char *path = index->shards[i].path;
-        ASSERT(path);
-        while (end && strncmp(first, path, (size_t)(end - first) + 1) != 0)
-            end = memrchr(first, '/', (size_t)(end - first));
-    }
-    ASSERT(end); /* paths are absolute */
-    own->folder_bytes = (size_t)(end - first) + 1;
+    own->folder_bytes = folder_bytes_of(index);
     if (state) {
         XXH3_128bits_reset(state);
         for (uint32_t i = 0; i < index->shard_count; i++) {
+            ASSERT(index->shards[i].path);
             const char *path = index->shards[i].path + own->folder_bytes;
             XXH3_128bits_update(state, path, strlen(path) + 1);
         }
@@ -205,7 +220,7 @@ static void keep(struct source_index *index, const char *kind)
     struct source_index_own *own = index->own;
     struct source_index_map map;
     const char *path;
-    if (!index->file[0])
+    if (!own || !index->file[0])
         return;
     dirs_make_above(index->file);
     dirs_remove_remains(index->file);

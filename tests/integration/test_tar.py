@@ -322,7 +322,7 @@ def test_shards_with_the_same_size_and_time(work):
     check(first["dataset_id"] != then["dataset_id"], "another id")
 
 
-def many_shards(work, count=60, members=1000 if harness.SANITIZED else 30000):
+def many_shards(work, count=60, members=10000 if harness.SANITIZED else 30000):
     """One shard under many names: enough to be read for a while."""
     folder = work.path / "many"
     folder.mkdir()
