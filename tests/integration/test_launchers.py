@@ -338,6 +338,19 @@ def test_in_a_container(work):
     equal(work.shm_left(), [], "what is left in /dev/shm")
 
 
+def test_calls_that_a_container_forbids(work):
+    """What the daemon cannot do without is said at its start, also to the ranks of a job: nothing is tried again and again."""
+    config = work.config(CONFIG)
+    for number, code, words in ((434, errno.EPERM, "pidfd_open"), (434, errno.ENOSYS, "Linux 5.3"), (73, errno.ENOLCK, ".sock.lock cannot be had")):
+        for job in ({}, {"SPDL_JOB": "forbidden"}):
+            began = time.monotonic()
+            r = subprocess.run(pull(work, config, 3), env=environment(work, job), capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
+                               preexec_fn=refuse_calls([number], code))
+            check(r.returncode in (1, 4) and words in r.stderr and r.stderr.count("\n") == 1, f"exit {r.returncode}, {r.stderr!r}")
+            check(time.monotonic() - began < 8 * PATIENCE, "it was tried again and again")
+    wait_until(lambda: not harness.reap(), 5, "no daemon is left")
+
+
 # --- killed jobs ---
 
 def segments(pids):
