@@ -106,6 +106,7 @@ def end_daemons():
 def reference(work, config, steps):
     r = subprocess.run(pull(work, config, steps), env=environment(work, {}), capture_output=True, text=True, timeout=60 * PATIENCE, check=False)
     equal(r.returncode, 0, f"one rank alone: {r.stderr[-300:]}")
+    wait_until(lambda: not list((work.path / "run").glob("spdld-pid-*")), 10, "the daemon of one process ends with it")
     return [json.loads(line)["ids"] for line in r.stdout.splitlines()]
 
 
@@ -162,9 +163,10 @@ def test_one_daemon_serves_all(work):
     os.kill(document["pid"], signal.SIGKILL)
     after = json.loads(subprocess.run(work.command("status", config=config), env=ask, capture_output=True, text=True, timeout=60, check=True).stdout)
     check(after["pid"] != document["pid"], "the killed daemon answers")
-    rank = subprocess.run([BUILD / "examples" / "rank", "p", str(BATCH), "2"], capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
-                          env={**ask, "SPDL_SOCKET": str(work.path / "run" / "spdld-5.2.sock")})
-    equal((rank.returncode, rank.stdout.count(f"{BATCH} rows, {BATCH} good")), (0, 2), f"the example: {rank.stderr[-300:]}")
+    if not harness.SANITIZED:  # the examples are built as users build them
+        rank = subprocess.run([BUILD / "examples" / "rank", "p", str(BATCH), "2"], capture_output=True, text=True, timeout=60 * PATIENCE, check=False,
+                              env={**ask, "SPDL_SOCKET": str(work.path / "run" / "spdld-5.2.sock")})
+        equal((rank.returncode, rank.stdout.count(f"{BATCH} rows, {BATCH} good")), (0, 2), f"the example: {rank.stderr[-300:]}")
     job.ends_well(wanted, steps)
     check(starts() - before <= RANKS + 1, f"{starts() - before} daemons were started again for {RANKS} ranks")
     end_daemons()
