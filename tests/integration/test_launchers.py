@@ -122,7 +122,7 @@ def counting(work, rest='exec "$REAL" "$@"'):
 # --- one daemon for the ranks of a job ---
 
 def test_ranks_of_a_launcher_meet_one_daemon(work):
-    """Eight ranks at once under each launcher, several jobs of one user side by side: a daemon each, every sample once, gone 5 s behind the last."""
+    """Eight ranks at once under each launcher, several jobs of one user side by side: a daemon each, every sample once."""
     config, steps = work.config(CONFIG), 12
     wanted, run = reference(work, config, steps), work.path / "run"
     for group in (list(LAUNCHERS)[:4], list(LAUNCHERS)[4:]):
@@ -139,10 +139,6 @@ def test_ranks_of_a_launcher_meet_one_daemon(work):
             job.ends_well(wanted, steps)
             log = (work.path / f"log-{job.asked}").read_text()
             equal((log.count(" listens on "), log.count("error")), (1, 0), f"{job.name}: daemons that served, and errors ({log[-600:]})")
-        if group[0] != "torchrun":
-            began = time.monotonic()
-            wait_until(lambda: not harness.reap(), 9, "the daemons ended behind their last ranks")
-            check(time.monotonic() - began > 2, "they ended at once, though more ranks may come")
         end_daemons()
         equal(list(run.iterdir()), [], "what is left beside the sockets")
 
