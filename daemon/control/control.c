@@ -42,7 +42,11 @@ static int lock_take(struct control *control, struct err *reterr)
             return err_set(reterr, -errno, "the lock %s cannot be opened: %s", path,
                            strerror(errno));
         if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+            int code = errno;
             close(fd);
+            if (code != EWOULDBLOCK)
+                return err_set(reterr, -code, "the lock %s cannot be had: %s", path,
+                               strerror(code));
             return err_set(reterr, -EADDRINUSE, "the socket %s is in use by a live daemon",
                            control->params.socket);
         }
@@ -125,15 +129,25 @@ static void on_owner(void *context, uint32_t events)
     loop_stop(control->params.loop);
 }
 
+/* Workers and ranks are watched in the same way: without the call nothing works, and that is said
+ * at the start. */
 static int watch_owner(struct control *control, struct err *reterr)
 {
-    if (control->params.owner <= 0)
+    pid_t owner = control->params.owner;
+    int fd = (int)syscall(SYS_pidfd_open, owner > 0 ? owner : getpid(), 0);
+    if (fd < 0 && errno == ESRCH)
+        return err_set(reterr, -ESRCH, "the process %d that this private daemon serves is gone",
+                       (int)owner);
+    if (fd < 0)
+        return err_set(
+            reterr, -errno,
+            "pidfd_open: %s; it needs Linux 5.3 and a seccomp filter that knows the call",
+            strerror(errno));
+    if (owner <= 0) {
+        close(fd);
         return 0;
-    control->owner_fd = (int)syscall(SYS_pidfd_open, control->params.owner, 0);
-    if (control->owner_fd < 0)
-        return err_set(reterr, -errno,
-                       "the process %d that this private daemon serves is not there: %s",
-                       (int)control->params.owner, strerror(errno));
+    }
+    control->owner_fd = fd;
     return loop_add(control->params.loop, control->owner_fd, EPOLLIN, on_owner, control,
                     &control->owner_source);
 }

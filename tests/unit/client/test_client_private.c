@@ -115,33 +115,14 @@ struct place {
 
 static void clear_environment(void)
 {
-    static const char *const names[] = {"SPDL_JOB",
-                                        "SLURM_JOB_ID",
-                                        "TORCHELASTIC_RUN_ID",
-                                        "MASTER_PORT",
-                                        "PBS_JOBID",
-                                        "LSB_JOBID",
-                                        "SLURM_JOBID",
-                                        "SLURM_STEP_ID",
-                                        "SLURM_STEPID",
-                                        "LSB_JOBINDEX",
-                                        "FLUX_JOB_ID",
-                                        "PMIX_NAMESPACE",
-                                        "OMPI_MCA_ess_base_jobid",
-                                        "OMPI_MCA_orte_hnp_uri",
-                                        "PALS_APID",
-                                        "PMI_JOBID",
-                                        "PMI_RANK",
-                                        "OMPI_COMM_WORLD_RANK",
-                                        "MV2_COMM_WORLD_RANK",
-                                        "RANK",
-                                        "WORLD_SIZE",
-                                        "FAKE_DIFFERENCES",
-                                        "FAKE_MODE",
-                                        "FAKE_NOTE",
-                                        "SPDL_LOG",
-                                        "SPDL_SOCKET",
-                                        "XDG_RUNTIME_DIR"};
+    /* clang-format off */
+    static const char *const names[] = {
+        "SPDL_JOB", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_STEPID", "LSB_JOBID",
+        "LSB_JOBINDEX", "PBS_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID", "MASTER_PORT", "RANK",
+        "WORLD_SIZE", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_hnp_uri",
+        "PALS_APID", "PMI_JOBID", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK",
+        "FAKE_DIFFERENCES", "FAKE_MODE", "FAKE_NOTE", "SPDL_LOG", "SPDL_SOCKET", "XDG_RUNTIME_DIR"};
+    /* clang-format on */
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         unsetenv(names[i]);
     char number[24];
@@ -406,40 +387,39 @@ static void test_names(void **state)
     setenv("PMI_RANK", "3", 1);
     snprintf(name, sizeof(name), "spdld-mpi-%ld.sock", (long)getppid());
     expect_name(place.folder, name);
-    setenv("MASTER_PORT", "29501", 1);
-    expect_name(place.folder, "spdld-port-29501.sock");
-    unsetenv("MASTER_PORT");
-    setenv("PMI_JOBID", "5", 1);
-    expect_name(place.folder, "spdld-5.sock");
-    setenv("OMPI_MCA_ess_base_jobid", "3423404033", 1);
-    expect_name(place.folder, "spdld-3423404033.sock");
-    setenv("PMIX_NAMESPACE", "prterun-node-77@1", 1);
-    expect_name(place.folder, "spdld-prterun-node-77_1-480b757a.sock");
-    setenv("LSB_JOBID", "77", 1);
-    unsetenv("PMIX_NAMESPACE");
-    expect_name(place.folder, "spdld-77.3423404033.sock");
-    unsetenv("OMPI_MCA_ess_base_jobid");
-    unsetenv("PMI_JOBID");
-    setenv("LSB_JOBINDEX", "0", 1);
-    expect_name(place.folder, "spdld-77.sock");
-    setenv("LSB_JOBINDEX", "4", 1);
-    expect_name(place.folder, "spdld-77.4.sock");
-    unsetenv("LSB_JOBINDEX");
-    setenv("TORCHELASTIC_RUN_ID", "none", 1);
-    expect_name(place.folder, "spdld-77.sock");
-    setenv("MASTER_PORT", "29500", 1);
-    expect_name(place.folder, "spdld-77.torchrun-29500.sock");
-    unsetenv("LSB_JOBID");
-    expect_name(place.folder, "spdld-torchrun-29500.sock");
-    setenv("TORCHELASTIC_RUN_ID", "run-5", 1);
-    expect_name(place.folder, "spdld-run-5.sock");
-    setenv("SLURM_JOB_ID", "1234", 1);
-    expect_name(place.folder, "spdld-1234.run-5.sock");
-    unsetenv("TORCHELASTIC_RUN_ID");
-    expect_name(place.folder, "spdld-1234.sock");
-    setenv("SLURM_STEP_ID", "7", 1);
-    expect_name(place.folder, "spdld-1234.7.sock");
-    unsetenv("SLURM_STEP_ID");
+    static const struct {
+        const char *variable, *value, *expected; /* a value of NULL takes it away */
+    } steps[] = {
+        {"MASTER_PORT", "29501", "port-29501"},
+        {"MASTER_PORT", NULL, NULL},
+        {"PMI_JOBID", "5", "5"},
+        {"OMPI_MCA_ess_base_jobid", "3423404033", "3423404033"},
+        {"PMIX_NAMESPACE", "prterun-node-77@1", "prterun-node-77_1-480b757a"},
+        {"PMIX_NAMESPACE", NULL, "3423404033"},
+        {"LSB_JOBID", "77", "77.3423404033"},
+        {"OMPI_MCA_ess_base_jobid", NULL, "77.5"},
+        {"PMI_JOBID", NULL, "77"},
+        {"LSB_JOBINDEX", "0", "77"},
+        {"LSB_JOBINDEX", "4", "77.4"},
+        {"LSB_JOBINDEX", NULL, NULL},
+        {"TORCHELASTIC_RUN_ID", "none", "77"},
+        {"MASTER_PORT", "29500", "77.torchrun-29500"},
+        {"LSB_JOBID", NULL, "torchrun-29500"},
+        {"TORCHELASTIC_RUN_ID", "run-5", "run-5"},
+        {"SLURM_JOB_ID", "1234", "1234.run-5"},
+        {"TORCHELASTIC_RUN_ID", NULL, "1234"},
+        {"SLURM_STEP_ID", "7", "1234.7"},
+        {"SLURM_STEP_ID", NULL, "1234"},
+    };
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        if (steps[i].value)
+            setenv(steps[i].variable, steps[i].value, 1);
+        else
+            unsetenv(steps[i].variable);
+        snprintf(name, sizeof(name), "spdld-%s.sock", steps[i].expected ? steps[i].expected : "");
+        if (steps[i].expected)
+            expect_name(place.folder, name);
+    }
     setenv("SPDL_JOB", "", 1);
     expect_name(place.folder, "spdld-1234.sock");
     setenv("SPDL_JOB", "a.b_c-d", 1);
