@@ -286,8 +286,8 @@ static int connect_link(struct spdl_connection *connection, int may_start)
     }
 }
 
-int spdl_connect(const struct spdl_connect_options *options,
-                 struct spdl_connection **ret_connection)
+static int connect_with(const struct spdl_connect_options *options, int may_start,
+                        struct spdl_connection **ret_connection)
 {
     if (!ret_connection)
         return -EINVAL;
@@ -312,7 +312,19 @@ int spdl_connect(const struct spdl_connect_options *options,
                                 "this library (%s) does not know",
                                 SPDL_VERSION);
     int rc = target_fill(target, &own, &connection->error);
-    return rc < 0 ? rc : connect_link(connection, 1);
+    return rc < 0 ? rc : connect_link(connection, may_start);
+}
+
+int spdl_connect(const struct spdl_connect_options *options,
+                 struct spdl_connection **ret_connection)
+{
+    return connect_with(options, 1, ret_connection);
+}
+
+int spdl_client_connect_running(const struct spdl_connect_options *options,
+                                struct spdl_connection **ret_connection)
+{
+    return connect_with(options, 0, ret_connection);
 }
 
 void spdl_disconnect(struct spdl_connection *connection)

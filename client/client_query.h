@@ -8,6 +8,10 @@
 #include "proto/spdl_control.pb-c.h"
 #include "spdl/client.h"
 
+/* spdl_connect to a daemon that runs, with whatever configuration: none is started. */
+int spdl_client_connect_running(const struct spdl_connect_options *options,
+                                struct spdl_connection **ret_connection);
+
 /* Sends `request` (borrowed; its id is set here) on the connection's own socket and waits for the
  * answer to it, up to 30 s (a day for an index, which is read meanwhile). Returns 0 with *ret_reply
  * owned (spdl__v1__to_client__free_unpacked(reply, NULL)), or the negative errno of the daemon's

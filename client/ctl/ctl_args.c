@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,10 +146,19 @@ uint32_t ctl_name_distance(const char *a, const char *b)
     return row[columns];
 }
 
+/* Is a name that far away still the same word with a slip in it? */
+static bool is_near(const char *word, uint32_t distance)
+{
+    size_t length = strlen(word);
+    return distance <= (length <= 4 ? 1U : length <= 7 ? 2U : 3U) && distance < length;
+}
+
 static int args_unknown_option(const char *word, const struct ctl_verb *verb)
 {
-    const char *name = word + strspn(word, "-");
+    char name[32]; /* without a value behind it */
+    const char *bare = word + strspn(word, "-");
     const char *nearest = NULL;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "="), bare);
     uint32_t best = UINT32_MAX;
     for (size_t i = 0; i < ARGS_COUNT; i++) {
         if (verb && !(args_options[i].verbs & (int)verb->bit))
@@ -159,7 +169,7 @@ static int args_unknown_option(const char *word, const struct ctl_verb *verb)
             nearest = args_options[i].name;
         }
     }
-    if (nearest && best < UINT32_MAX)
+    if (nearest && is_near(name, best))
         return ctl_fail(CTL_EXIT_USAGE, "unknown option %s; the nearest is --%s", word, nearest);
     return ctl_fail(CTL_EXIT_USAGE, "unknown option %s; see spdlctl --help", word);
 }
@@ -175,8 +185,8 @@ const struct ctl_verb *ctl_verb_find(const char *name)
 
 static int args_unknown_verb(const char *name)
 {
-    const char *nearest = "";
-    uint32_t best = UINT32_MAX;
+    const char *nearest = "help"; /* the one that is no row of the table */
+    uint32_t best = ctl_name_distance(name, nearest);
     for (const struct ctl_verb *verb = ctl_verbs; verb->name; verb++) {
         uint32_t distance = verb->run ? ctl_name_distance(name, verb->name) : UINT32_MAX;
         if (distance < best) {
@@ -184,7 +194,7 @@ static int args_unknown_verb(const char *name)
             nearest = verb->name;
         }
     }
-    if (*nearest)
+    if (is_near(name, best))
         return ctl_fail(CTL_EXIT_USAGE, "unknown verb %s; the nearest is %s", name, nearest);
     return ctl_fail(CTL_EXIT_USAGE, "unknown verb %s; see spdlctl --help", name);
 }
@@ -299,6 +309,23 @@ static int args_check(const struct ctl_options *options, const bool *given)
     return 0;
 }
 
+/* `help VERB` is `VERB --help`. */
+static int args_take_help(struct ctl_options *options)
+{
+    if (!options->verb || strcmp(options->verb, "help") != 0)
+        return 0;
+    options->help = true;
+    options->verb = options->operand_count ? options->operands[0] : NULL;
+    if (options->operand_count > 1)
+        return ctl_fail(CTL_EXIT_USAGE, "help: %s is one operand too many", options->operands[1]);
+    const struct ctl_verb *verb = options->verb ? ctl_verb_find(options->verb) : NULL;
+    if (options->verb && !verb)
+        return args_unknown_verb(options->verb);
+    if (verb && !verb->run)
+        return ctl_fail(CTL_EXIT_USAGE, "%s: not in this version", verb->name);
+    return 0;
+}
+
 int ctl_args_parse(int argc, char *const argv[], struct ctl_options *ret_options)
 {
     bool given[ARGS_COUNT] = {false}, ended = false;
@@ -326,8 +353,9 @@ int ctl_args_parse(int argc, char *const argv[], struct ctl_options *ret_options
         if (rc != 0)
             return rc;
     }
-    if (ret_options->help || ret_options->version)
-        return 0;
+    int rc = args_take_help(ret_options);
+    if (rc != 0 || ret_options->help || ret_options->version)
+        return rc;
     if (!ret_options->verb)
         return ctl_fail(CTL_EXIT_USAGE, "a verb is missing; see spdlctl --help");
     return args_check(ret_options, given);
@@ -371,7 +399,7 @@ void ctl_args_help(const struct ctl_verb *verb, struct ctl_text *text)
             if (row->run)
                 ctl_text_printf(text, "  %-10s %-10s %s\n", row->name, row->operands, row->summary);
         }
-        ctl_text_str(text, "`spdlctl VERB --help` lists the options of a verb.\n");
+        ctl_text_str(text, "`spdlctl help VERB` lists the options of a verb.\n");
     }
     ctl_text_str(text, "\nOptions of every verb:\n");
     args_help_options(text, NULL);

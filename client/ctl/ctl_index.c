@@ -1,5 +1,6 @@
 /* spdlctl index: makes or checks the index of a dataset and says what is in it and what was left
  * out. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -146,7 +147,9 @@ static int index_ask(const struct ctl_options *options, char *yaml, Spdl__V1__To
         struct ctl_progress *progress = ctl_progress_begin(options, name);
         int rc = spdl_client_query(connection, &request, ret_reply);
         ctl_progress_end(progress); /* before anything else is said */
-        code = ctl_query_end(connection, rc, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
+        code = rc == -ENOENT
+                   ? ctl_open_failed(options, connection, rc)
+                   : ctl_query_end(connection, rc, SPDL__V1__TO_CLIENT__BODY_INDEX, ret_reply);
     }
     spdl_disconnect(connection);
     return code;

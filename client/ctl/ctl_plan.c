@@ -181,7 +181,7 @@ static int plan_ask(const struct ctl_options *options, char *yaml,
     request.plan = &question;
     int rc = spdl_client_query(connection, &request, ret_reply);
     if (rc < 0)
-        return ctl_open_failed(connection, rc);
+        return ctl_open_failed(options, connection, rc);
     if ((*ret_reply)->body_case == SPDL__V1__TO_CLIENT__BODY_PLAN)
         return 0;
     spdl__v1__to_client__free_unpacked(*ret_reply, NULL);

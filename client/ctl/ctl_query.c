@@ -11,7 +11,7 @@
 
 int ctl_query_code(int rc)
 {
-    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -ECONNREFUSED || rc == -ENOENT)
+    if (rc == -EPIPE || rc == -ETIMEDOUT || rc == -ECONNREFUSED)
         return CTL_EXIT_NO_DAEMON;
     if (rc == -EACCES || rc == -EPERM || rc == -ENOSPC)
         return CTL_EXIT_REFUSED;
@@ -22,7 +22,9 @@ static int query_failed(struct spdl_connection *connection, int rc)
 {
     const char *said = spdl_connection_error(connection);
     const char *sentence = *said ? said : strerror(-rc);
-    return ctl_fail(ctl_query_code(rc), "%s", sentence);
+    /* A daemon that is gone, or something that it looked for and did not find. */
+    bool absent = rc == -ENOENT && strcmp(spdl_client_error_class(connection), "DAEMON_GONE") == 0;
+    return ctl_fail(absent ? CTL_EXIT_NO_DAEMON : ctl_query_code(rc), "%s", sentence);
 }
 
 int ctl_query_end(struct spdl_connection *connection, int rc, Spdl__V1__ToClient__BodyCase wanted,

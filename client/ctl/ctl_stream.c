@@ -6,8 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "client/client_query.h"
+#include "client/ctl/ctl_attach.h"
+
+enum { SOURCE_HINT_BYTES = 768 };
 
 static volatile sig_atomic_t signal_number;
 
@@ -59,16 +65,26 @@ int ctl_stream_check(const struct ctl_options *options, uint64_t batch_default)
     return 0;
 }
 
-/* Says what a connection or a stream could not do, with what to do where there is no daemon. */
-static int connect_failed(const struct ctl_options *options, int rc, const char *sentence)
+/* Files that are missing have the same number as a daemon that is: the class tells them apart. */
+static bool is_absent(const struct spdl_connection *connection)
+{
+    return strcmp(spdl_client_error_class(connection), "DAEMON_GONE") == 0;
+}
+
+/* Says what a connection could not do, with what to do where there is no daemon. */
+static int connect_failed(const struct ctl_options *options, int rc, const char *sentence,
+                          bool absent)
 {
     switch (rc) {
     case -ENOENT:
+        if (!absent) /* what a daemon's start needs */
+            return ctl_fail(CTL_EXIT_FAILED, "%s", sentence);
+        /* fall through */
     case -ECONNREFUSED:
     case -ETIMEDOUT:
     case -EPIPE:
         if (options->is_private)
-            return ctl_fail(CTL_EXIT_NO_DAEMON, "%s", sentence);
+            return ctl_fail(rc == -EPIPE ? CTL_EXIT_FAILED : CTL_EXIT_NO_DAEMON, "%s", sentence);
         return ctl_fail(CTL_EXIT_NO_DAEMON,
                         "%s\nTo start one: `systemctl start spdld` for the node, `spdld -c FILE` "
                         "by hand, or\n`spdlctl --private ...` for a daemon of your own.",
@@ -105,13 +121,19 @@ int ctl_connect(const struct ctl_options *options, struct spdl_connection **ret_
     struct spdl_connection *connection = NULL;
     if (options->config && access(options->config, R_OK) < 0)
         return ctl_fail(CTL_EXIT_FAILED, "-c %s: %s", options->config, strerror(errno));
+    if (ctl_attach_is_for(options)) {
+        int code = ctl_attach(options, &connect, ret_connection);
+        if (code >= 0)
+            return code;
+    }
     int rc = spdl_connect(&connect, &connection);
     if (rc == 0) {
         *ret_connection = connection;
         return 0;
     }
     const char *sentence = connection ? spdl_connection_error(connection) : "";
-    int code = connect_failed(options, rc, *sentence ? sentence : strerror(-rc));
+    int code =
+        connect_failed(options, rc, *sentence ? sentence : strerror(-rc), is_absent(connection));
     spdl_disconnect(connection);
     return code;
 }
@@ -218,11 +240,34 @@ int ctl_source_yaml(const char *source, const char *preset, struct ctl_text *yam
     return 0;
 }
 
-int ctl_open_failed(struct spdl_connection *connection, int rc)
+/* What is named as a dataset and is one of the files here was meant as a source. */
+static void source_hint(const struct ctl_options *options, char hint[SOURCE_HINT_BYTES])
+{
+    struct stat st;
+    const char *name = options->operand_count ? options->operands[0] : "";
+    size_t length = strlen(name);
+    hint[0] = 0;
+    if (options->source || length > SOURCE_HINT_BYTES / 3 || stat(name, &st) < 0)
+        return;
+    bool is_tar = length > 4 && strcmp(name + length - 4, ".tar") == 0;
+    const char *kind = S_ISDIR(st.st_mode) ? "folder" : is_tar ? "tar" : "list";
+    if (S_ISDIR(st.st_mode) || S_ISREG(st.st_mode))
+        snprintf(hint, SOURCE_HINT_BYTES, "\nA %s of that name is here: %s--source %s:%s",
+                 S_ISDIR(st.st_mode) ? "folder" : "file", options->is_private ? "" : "--private ",
+                 kind, name);
+}
+
+int ctl_open_failed(const struct ctl_options *options, struct spdl_connection *connection, int rc)
 {
     const char *said = spdl_connection_error(connection);
     const char *sentence = *said ? said : strerror(-rc);
+    char hint[SOURCE_HINT_BYTES];
     switch (rc) {
+    case -ENOENT:
+        source_hint(options, hint);
+        if (is_absent(connection))
+            return ctl_fail(CTL_EXIT_NO_DAEMON, "%s", sentence);
+        return ctl_fail(CTL_EXIT_FAILED, "%s%s", sentence, hint);
     case -EINVAL:
     case -ERANGE:
     case -ESTALE:
@@ -297,7 +342,7 @@ int ctl_stream_open(const struct ctl_options *options, const struct ctl_slice *s
     int rc = spdl_open(connection, &open, &stream);
     ctl_text_fini(&yaml);
     if (rc < 0)
-        return ctl_open_failed(connection, rc);
+        return ctl_open_failed(options, connection, rc);
     spdl_stream_info(stream, &info);
     code = open_contradicts(options, &info);
     if (code != 0) {

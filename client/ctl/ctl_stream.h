@@ -28,7 +28,7 @@ int ctl_stream_open(const struct ctl_options *options, const struct ctl_slice *s
                     struct spdl_connection *connection, struct spdl_stream **ret_stream);
 
 /* Says why the daemon refused a stream, or a plan of one, and returns the exit code. */
-int ctl_open_failed(struct spdl_connection *connection, int rc);
+int ctl_open_failed(const struct ctl_options *options, struct spdl_connection *connection, int rc);
 
 /* The next batch, within timeout_s (< 0: no limit). 0 with *ret_batch owned and *ret_wait_ns, how
  * long was waited; -EINTR: a signal that ends the program came (ctl_signal_exit); -ETIMEDOUT,

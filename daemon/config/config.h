@@ -157,8 +157,8 @@ void config_allow_text(const struct config_allow *allow, char *text, size_t byte
 
 const struct config_dataset *config_dataset_find(const struct config *config,
                                                  const char *name); /* NULL: none */
-/* The nearest dataset name to a wrong one, "" when nothing is near. */
-const char *config_dataset_nearest(const struct config *config, const char *name);
+/* Says that there is no such dataset, which there are and which is near. -ENOENT. */
+int config_dataset_unknown(const struct config *config, const char *name, struct err *reterr);
 
 /* Text that callers free: the settings in force as YAML with where each differs from its default;
  * the sample file with every default as a comment; the differences between two configurations, one

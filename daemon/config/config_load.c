@@ -358,11 +358,26 @@ const struct config_dataset *config_dataset_find(const struct config *config, co
     return NULL;
 }
 
-const char *config_dataset_nearest(const struct config *config, const char *name)
+int config_dataset_unknown(const struct config *config, const char *name, struct err *reterr)
 {
+    enum { SHOWN_MAX = 5 };
     struct config_nearest nearest;
+    char hint[CONFIG_SHOW_BYTES], list[SHOWN_MAX * (CONFIG_NAME_BYTES + 2) + 64] = "";
+    size_t used = 0;
     config_nearest_init(&nearest, name);
-    for (uint32_t i = 0; i < config->dataset_count; i++)
+    for (uint32_t i = 0; i < config->dataset_count; i++) {
         config_nearest_try(&nearest, config->datasets[i].name);
-    return nearest.best ? nearest.best : "";
+        if (i < SHOWN_MAX)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
+                                     config->datasets[i].name);
+    }
+    if (config->dataset_count > SHOWN_MAX)
+        snprintf(list + used, sizeof list - used, " and %u more",
+                 (unsigned)(config->dataset_count - SHOWN_MAX));
+    return err_set(reterr, -ENOENT, "there is no dataset '%.256s' (%s%s)%s", name,
+                   config->dataset_count > 1    ? "there are "
+                   : config->dataset_count == 1 ? "there is "
+                                                : "",
+                   list[0] ? list : "the configuration has none",
+                   config_nearest_hint(&nearest, hint));
 }

@@ -202,6 +202,17 @@ static bool is_group(const char *name)
     return false;
 }
 
+/* Is it the row's name with group and member the other way around? */
+static bool is_turned(const struct config_opt *opt, const char *name)
+{
+    size_t group = group_bytes(opt), bytes = strlen(opt->name);
+    if (group == 0 || strlen(name) != bytes)
+        return false;
+    size_t member = bytes - group - 1;
+    return name[member] == '.' && strncmp(name, opt->name + group + 1, member) == 0 &&
+           strncmp(name + member + 1, opt->name, group) == 0;
+}
+
 /* Offers every name that may stand at this level: of the top ("" as group) or of a group. */
 static void setting_unknown(struct config_reader *reader, const struct config_node *key,
                             const char *group)
@@ -220,7 +231,7 @@ static void setting_unknown(struct config_reader *reader, const struct config_no
         if (bytes > 0)
             continue;
         config_nearest_try(&nearest, opt->name);
-        if (own > 0 && strcmp(opt->name + own + 1, key->text) == 0)
+        if ((own > 0 && strcmp(opt->name + own + 1, key->text) == 0) || is_turned(opt, key->text))
             config_nearest_take(&nearest, opt->name);
         if (own > 0 && own < sizeof groups[0] && group_count < 8) {
             memcpy(groups[group_count], opt->name, own);

@@ -89,10 +89,8 @@ int control_quarantine_handle(struct session *session, uint32_t request,
     const struct control *control = session->control;
     if (asked->dataset[0] && !config_dataset_find(control->params.config, asked->dataset)) {
         struct err error;
-        const char *near = config_dataset_nearest(control->params.config, asked->dataset);
-        err_set(&error, -ENOENT, "there is no dataset '%s'%s%s%s", asked->dataset,
-                near[0] ? "; did you mean '" : "", near, near[0] ? "'?" : "");
-        control_session_error(session, request, -EINVAL, SPDL_CLASS_OK, error.text);
+        int rc = config_dataset_unknown(control->params.config, asked->dataset, &error);
+        control_session_error(session, request, rc, SPDL_CLASS_OK, error.text);
         return 0;
     }
     struct err refused;

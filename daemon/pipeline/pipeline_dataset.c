@@ -151,7 +151,7 @@ static void list_done(struct chore *chore)
         pipeline_dataset_left_out(dataset);
         const struct log_field fields[] = {
             {LOG_ID, LOG_ID_DATASET_LISTED}, {"SPDL_DATASET", name}, {NULL, NULL}};
-        log_event(LOG_LEVEL_INFO, fields, "dataset %s: %llu samples%s%s", name,
+        log_event(LOG_LEVEL_INFO, fields, "dataset %s: %llu samples%s%s", dataset->title,
                   (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
     }
     dataset->users++; /* it stays while its streams are told, and may go then */
@@ -212,6 +212,7 @@ static void dataset_free(struct pipeline_dataset *dataset)
     close_source(dataset);
     source_close(dataset->listed);
     free(dataset->yaml);
+    free(dataset->title);
     free(dataset);
 }
 
@@ -279,9 +280,17 @@ static struct pipeline_dataset *add(struct pipeline *pipeline, const struct conf
                                     const char *yaml, struct err *reterr)
 {
     struct pipeline_dataset *dataset = calloc(1, sizeof *dataset);
+    char text[512]; /* of its source, for one without a name */
+    pipeline_dataset_source_text(&config->source, text, sizeof text);
     if (dataset && yaml)
         dataset->yaml = strdup(yaml);
-    if (!dataset || (yaml && !dataset->yaml)) {
+    if (dataset)
+        dataset->title = strdup(config->name[0] ? config->name : text);
+    if (!dataset || !dataset->title || (yaml && !dataset->yaml)) {
+        if (dataset) {
+            free(dataset->yaml);
+            free(dataset->title);
+        }
         free(dataset);
         err_set(reterr, -ENOMEM, "no memory for a dataset");
         return NULL;
@@ -363,9 +372,7 @@ struct pipeline_dataset *pipeline_dataset_get(struct pipeline *pipeline,
     const struct config_dataset *config =
         config_dataset_find(pipeline->params.config, open->dataset);
     if (!config) {
-        const char *near = config_dataset_nearest(pipeline->params.config, open->dataset);
-        err_set(reterr, -ENOENT, "there is no dataset '%s'%s%s%s", open->dataset,
-                near[0] ? "; did you mean '" : "", near, near[0] ? "'?" : "");
+        (void)config_dataset_unknown(pipeline->params.config, open->dataset, reterr);
         return NULL;
     }
     for (struct pipeline_dataset *dataset = pipeline->datasets; dataset; dataset = dataset->next)

@@ -130,7 +130,7 @@ static void stream_fails(struct pipeline *pipeline, struct pipeline_stream *stre
 {
     snprintf(stream->end_message, sizeof stream->end_message, "reading %s failed %u times: %s",
              read->fetch.path, read->tries + 1, strerror(-result->code));
-    log_line(LOG_LEVEL_ERROR, "dataset %s: %s", stream->dataset->config.name, stream->end_message);
+    log_line(LOG_LEVEL_ERROR, "dataset %s: %s", stream->dataset->title, stream->end_message);
     struct pipeline_event event = {.kind = PIPELINE_EVENT_FAIL,
                                    .stream = stream->number,
                                    .code = result->code < 0 ? result->code : -EIO,
@@ -206,8 +206,8 @@ static void finish(struct pipeline *pipeline, const struct pipeline_request *req
     sink_note(stream->sink, ref.slot, ref.row, &note);
     pipeline_dataset_failed(stream->dataset, ref.id, note.class_number, UINT64_MAX, words);
     if (stream->faults_logged++ < FAULTS_LOGGED_MAX)
-        log_line(LOG_LEVEL_WARNING, "dataset %s: %s: %s: %s", stream->dataset->config.name,
-                 request->path, spdl_class_name(result->class_number), words);
+        log_line(LOG_LEVEL_WARNING, "dataset %s: %s: %s: %s", stream->dataset->title, request->path,
+                 spdl_class_name(result->class_number), words);
 }
 
 static void take_one(struct pipeline *pipeline, const struct fetch_result *result,

@@ -138,7 +138,7 @@ static void load_done(struct chore *chore)
     keep->loaded = NULL;
     dataset->chores--;
     if (keep->load_note.text[0])
-        log_line(LOG_LEVEL_WARNING, "dataset %s: %s", dataset->config.name, keep->load_note.text);
+        log_line(LOG_LEVEL_WARNING, "dataset %s: %s", dataset->title, keep->load_note.text);
 }
 
 void pipeline_keep_load(struct pipeline_dataset *dataset)
@@ -195,8 +195,7 @@ void pipeline_keep_take(struct pipeline_dataset *dataset)
     pipeline_seen_release(dataset->seen_before);
     dataset->seen_before = NULL;
     if (dataset->seen_note.text[0])
-        log_line(LOG_LEVEL_WARNING, "dataset %s: %s", dataset->config.name,
-                 dataset->seen_note.text);
+        log_line(LOG_LEVEL_WARNING, "dataset %s: %s", dataset->title, dataset->seen_note.text);
 }
 
 /* --- writing --- */
@@ -245,7 +244,7 @@ static void error_say(struct pipeline_dataset *dataset)
         LOG_LEVEL_WARNING,
         "dataset %s: what was seen whole and what failed cannot be kept for the next start and "
         "stays in memory: %s",
-        dataset->config.name, keep->error.text);
+        dataset->title, keep->error.text);
 }
 
 static void write_done(struct chore *chore)

@@ -88,7 +88,7 @@ static void log_fault(struct pipeline_stream *stream, const struct pipeline_row_
                                        {"SPDL_CLASS", spdl_class_name(note->class_number)},
                                        {"SPDL_JOB", stream->job},
                                        {NULL, NULL}};
-    log_event(LOG_LEVEL_WARNING, fields, "dataset %s: %.*s: %s: %s", stream->dataset->config.name,
+    log_event(LOG_LEVEL_WARNING, fields, "dataset %s: %.*s: %s: %s", stream->dataset->title,
               (int)sample.key_bytes, sample.key, spdl_class_name(note->class_number),
               note->message);
 }

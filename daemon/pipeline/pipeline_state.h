@@ -31,7 +31,8 @@ struct pipeline_dataset {
     struct pipeline *pipeline;
     struct pipeline_dataset *next;
     struct config_dataset config;
-    char *yaml; /* of one that a rank brought; NULL: of the configuration */
+    char *yaml;  /* of one that a rank brought; NULL: of the configuration */
+    char *title; /* its name for people: of one that a rank brought its source */
     enum dataset_state state;
     uint32_t users; /* streams, the waiting ones too */
     bool damaged;   /* what its source lists may be wrong: nothing of it is kept */

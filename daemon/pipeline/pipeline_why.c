@@ -203,6 +203,17 @@ static void decode_words(const struct pipeline_stream *stream, char *text, size_
                  pipeline->threads);
 }
 
+/* Of a stream that is at its end: batches may still lie there. */
+static void none_words(const struct pipeline_stream_view *view, char *text, size_t bytes)
+{
+    unsigned left = (unsigned)(view->published - view->released);
+    if (view->ended && left > 0)
+        snprintf(text, bytes, "the rank: all is made, and %u batch%s for the rank, ready or held",
+                 left, left == 1 ? " waits" : "es wait");
+    else
+        snprintf(text, bytes, "%s", view->ended ? "nothing: it has ended" : "");
+}
+
 static void waiting_words(const struct pipeline_stream *stream,
                           const struct pipeline_stream_view *view, char *text, size_t bytes)
 {
@@ -210,7 +221,7 @@ static void waiting_words(const struct pipeline_stream *stream,
     const struct pipeline_seat *seat = &pipeline->seats[stream->worker];
     switch (view->reason) {
     case PIPELINE_REASON_NONE:
-        snprintf(text, bytes, "%s", view->ended ? "nothing: it has ended" : "");
+        none_words(view, text, bytes);
         break;
     case PIPELINE_REASON_OPENING:
         if (seat->worker && seat->was_ready)

@@ -70,7 +70,7 @@ static int schedule_check_sizes(const struct plan_schedule *schedule, struct err
                        "an epoch would have no step: its %" PRIu64
                        " samples are fewer than the global batch of %" PRIu64
                        " and last: drop leaves an incomplete batch out; make the batch smaller, "
-                       "or choose last: pad or partial",
+                       "or say last: pad or last: partial in the dataset's configuration",
                        samples, batch);
     return 0;
 }

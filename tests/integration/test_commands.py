@@ -105,6 +105,68 @@ def test_ctl_without_daemon_and_wrong_usage(work):
         check(r.err.strip(), f"{words}: no sentence")
 
 
+def test_exit_codes_of_what_is_missing(work):
+    """1 for what is not there, whoever looks for it; 3 only for a daemon that is not there."""
+    work.daemon(work.config("".join(["datasets:\n"] + [f"  d{i}: {{source: {{synthetic: {{samples: 10, bytes: 8}}}}}}\n" for i in range(7)])))
+    (work.path / "nope").mkdir()
+    for words in (["pull", "nope"], ["bench", "nope"], ["preview", "nope", "-o", work.path / "x.png"], ["plan", "nope"], ["index", "nope"],
+                  ["errors", "nope"], ["quarantine", "nope"]):
+        said = work.ctl(*words, code=1).err
+        check("no dataset 'nope' (there are d0, d1, d2, d3, d4 and 2 more)" in said, f"{words}: {said!r}")
+    r = subprocess.run(work.command("plan", "nope"), capture_output=True, text=True, cwd=work.path, env=work.environment())
+    check("--private --source folder:nope" in r.stderr and r.returncode == 1, f"no hint at the folder of that name: {r.stderr!r}")
+    check("did you mean 'd1'" in work.ctl("errors", "d11", code=1).err, "no hint at a name that is near")
+    for verb in ("pull", "index", "plan"):
+        for source in ("folder:nowhere", "tar:nowhere*.tar", "list:nowhere.csv"):
+            work.ctl(verb, "--source", source, private=True, code=1)
+    work.ctl("datasets", private=True, env={"SPDL_LOG": str(work.path / "none" / "x")}, code=1)
+    work.ctl("datasets", private=True, env={"SPDLD": str(work.path / "none")}, code=1)
+
+
+def test_private_look(work):
+    """Verbs that only read take the job's daemon as it is, and start none to see nothing in it."""
+    job = {"SPDL_JOB": "seen"}
+    none = work.ctl("status", private=True, env=job, code=3).err
+    check("no private spdld of job seen runs, and none of another" in none, f"said {none!r}")
+    pull = subprocess.Popen(work.command("pull", "--source", "synthetic:100,8", "--batch", 4, "--delay-ms", 100, private=True, sets=["slots=3"]),
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=work.environment(job))
+    try:
+        check(pull.stdout.readline(), "no batch came")
+        for verb in ("status", "why", "streams", "errors", "quarantine", "datasets", "config"):
+            work.ctl(verb, private=True, env=job, as_json=verb != "config")
+        pid = work.ctl("status", private=True, env=job).document["pid"]
+        check("slots" in work.ctl("status", private=True, sets=["slots=4"], env=job, code=4).err, "a setting that was given and differs is said")
+        for verb in ("status", "why", "streams", "errors", "quarantine"):
+            said = work.ctl(verb, private=True, env={"SPDL_JOB": "other"}, code=3).err
+            check("no private spdld of job other runs" in said and f"spdld-seen.sock (pid {pid})" in said, f"{verb}: {said!r}")
+        check("slots" in work.ctl("config", private=True, env={"SPDL_JOB": "other"}, as_json=False).out, "config shows the defaults")
+    finally:
+        pull.kill()
+        pull.wait()
+        pull.stdout.close()
+
+
+def test_help_and_hints(work):
+    equal(work.ctl("help", as_json=False).out, work.ctl("--help", as_json=False).out, "help")
+    equal(work.ctl("help", "pull", as_json=False).out, work.ctl("pull", "--help", as_json=False).out, "help pull")
+    work.daemon(work.config("datasets:\n  p:\n    source: {synthetic: {samples: 10, bytes: 8}}\n    last: drop\n"))
+    for said in (work.ctl("set", "decode.threads=3", code=None).err, work.ctl("datasets", private=True, sets=["decode.threads=3"], env={"SPDL_LOG": ""}, code=1).err):
+        check("did you mean 'threads.decode'" in said, f"no hint at the words in another order: {said!r}")
+    said = work.ctl("pull", "p", "--batch", 64, code=2).err
+    check("in the dataset's configuration" in said, f"it does not say where: {said!r}")
+    work.ctl("pull", "--source", "synthetic:100,8", "--batch", 4, "--steps", 1, private=True)
+    log = (work.path / "private.log").read_text()
+    check("dataset synthetic:100 samples of 8 bytes: 100 samples" in log, f"the log does not name the source: {log[-400:]!r}")
+
+
+def test_ended_while_batches_wait(work):
+    work.daemon(work.config("datasets:\n  p:\n    source: {synthetic: {samples: 10, bytes: 8}}\n"))
+    pull = work.start_pull(work.path / "out", "pull", "p", "--batch", 2, "--steps", 3, "--slots", 4, "--delay-ms", 60000)
+    wait_until(lambda: "all is made, and 2 batches wait for the rank" in work.ctl("status", as_json=False).out, 10, "status says what lies ready")
+    check("all is made, and 2 batches wait" in work.ctl("why", as_json=False).out, "why says what lies ready")
+    pull.kill()
+
+
 def test_status_and_lists(work):
     folder = harness.photos(300)
     daemon = work.daemon(work.config(harness.folder_config(folder)))

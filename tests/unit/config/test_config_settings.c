@@ -78,21 +78,25 @@ static void test_set(void **state)
     assert_int_equal(config->max_pixels, 77);
     assert_int_equal(config->socket_mode, 0666);
     config_destroy(config);
-    case_bad("slots: 1\n",
-             SETS("slot=1", "threads.decode=65", "threads.decode=x", "threads=3", "cache=1", "x",
-                  "=3", "datasets.a=1", "socket=", "socket=\xff", "shm=a\nb", "decode=2"),
-             SETS("c.yaml:1:8: slots: '1' is outside 2 to 64",
-                  "--set slot=1: unknown key 'slot'; did you mean 'slots'?",
-                  "--set threads.decode=65: threads.decode: '65' is outside 1 to 64",
-                  "--set threads.decode=x: threads.decode is a whole number, not 'x'",
-                  "--set threads=3: threads holds settings: name one of them",
-                  "--set cache=1: cache is not supported in this version",
-                  "--set x: it takes KEY=VALUE, for example slots=8",
-                  "--set =3: it takes KEY=VALUE, for example slots=8",
-                  "--set datasets.a=1: datasets are read from files only",
-                  "--set socket=: socket is empty", "--set socket=\xff: it is not UTF-8",
-                  "--set shm=a?b: shm is one of memfd posix, not 'a?b'",
-                  "--set decode=2: unknown key 'decode'; did you mean 'threads.decode'?"));
+    case_bad(
+        "slots: 1\n",
+        SETS("slot=1", "threads.decode=65", "threads.decode=x", "threads=3", "cache=1", "x", "=3",
+             "datasets.a=1", "socket=", "socket=\xff", "shm=a\nb", "decode=2", "decode.threads=3",
+             "decode.thread=3"),
+        SETS("c.yaml:1:8: slots: '1' is outside 2 to 64",
+             "--set slot=1: unknown key 'slot'; did you mean 'slots'?",
+             "--set threads.decode=65: threads.decode: '65' is outside 1 to 64",
+             "--set threads.decode=x: threads.decode is a whole number, not 'x'",
+             "--set threads=3: threads holds settings: name one of them",
+             "--set cache=1: cache is not supported in this version",
+             "--set x: it takes KEY=VALUE, for example slots=8",
+             "--set =3: it takes KEY=VALUE, for example slots=8",
+             "--set datasets.a=1: datasets are read from files only",
+             "--set socket=: socket is empty", "--set socket=\xff: it is not UTF-8",
+             "--set shm=a?b: shm is one of memfd posix, not 'a?b'",
+             "--set decode=2: unknown key 'decode'; did you mean 'threads.decode'?",
+             "--set decode.threads=3: unknown key 'decode.threads'; did you mean 'threads.decode'?",
+             "--set decode.thread=3: unknown key 'decode.thread'"));
 }
 
 static void test_wrong_values(void **state)

@@ -84,6 +84,13 @@ static void test_refused(void **state)
     refused("top", "not in this version");
     refused("replay on 3", "not in this version");
     refused("pull p --bacth 3", "the nearest is --batch");
+    refused("pull p --bacth=3", "the nearest is --batch");
+    refused("pull --dataset p", "unknown option --dataset; see");
+    refused("halp me", "unknown verb halp; the nearest is help");
+    refused("plot", "unknown verb plot; see");
+    refused("help pul", "the nearest is pull");
+    refused("help pull plan", "plan is one operand too many");
+    refused("help top", "not in this version");
     refused("pull p -x", "unknown option -x");
     refused("pull p --batch", "G is missing");
     refused("pull p --batch 3x", "not a whole number");
