@@ -381,7 +381,7 @@ static void run_core(struct pipeline *pipeline)
         carry_out(pipeline, &command);
     for (uint32_t i = 0; i < PIPELINE_WORKERS_MAX; i++) {
         const struct pipeline_seat *seat = &pipeline->seats[i];
-        if (seat->fetch && seat->phase == SEAT_OPEN)
+        if (seat->phase == SEAT_OPEN && seat->fetch)
             fetch_kick(seat->fetch);
         if (seat->worker)
             pipeline_worker_kick(seat->worker, pipeline_core_cost_ns(pipeline->core, i));

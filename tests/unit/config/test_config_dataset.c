@@ -1,4 +1,6 @@
 /* Datasets: sources, presets, order and policy, each right and wrong; differences. */
+#include <errno.h>
+
 #include "tests/unit/config/config_case.h"
 
 /* A dataset whose lines stand two levels deep, so that a complaint's line is the text's plus 2. */
@@ -50,8 +52,12 @@ static void test_sources(void **state)
     assert_non_null(strstr(printed, "source: {list: /s/l.csv, root: /s, label_column: what}\n"));
     free(printed);
     assert_null(config_dataset_find(config, "d"));
-    assert_string_equal(config_dataset_nearest(config, "b.1-xY"), "b.1-x_Y");
-    assert_string_equal(config_dataset_nearest(config, "photos"), "");
+    struct err err = {0};
+    assert_int_equal(config_dataset_unknown(config, "b.1-xY", &err), -ENOENT);
+    assert_non_null(strstr(err.text, "there is no dataset 'b.1-xY' (there are "));
+    assert_non_null(strstr(err.text, "did you mean 'b.1-x_Y'?"));
+    config_dataset_unknown(config, "photos", &err);
+    assert_null(strstr(err.text, "did you mean"));
     config_destroy(config);
 }
 
