@@ -75,11 +75,10 @@ static bool is_absent(const struct spdl_connection *connection)
 static int connect_failed(const struct ctl_options *options, int rc, const char *sentence,
                           bool absent)
 {
+    if (rc == -ENOENT && !absent) /* what a daemon's start needs */
+        return ctl_fail(CTL_EXIT_FAILED, "%s", sentence);
     switch (rc) {
     case -ENOENT:
-        if (!absent) /* what a daemon's start needs */
-            return ctl_fail(CTL_EXIT_FAILED, "%s", sentence);
-        /* fall through */
     case -ECONNREFUSED:
     case -ETIMEDOUT:
     case -EPIPE:
