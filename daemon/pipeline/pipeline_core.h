@@ -76,7 +76,8 @@ struct pipeline_core_params {
     /* Looks up the sample at a place of the stream. Pure, quick. */
     void (*lookup)(void *context, uint32_t stream, const struct pipeline_place *place,
                    struct pipeline_sample *ret_sample);
-    bool (*ready)(void *context, uint32_t stream, uint32_t slot); /* of a batch; false: CHANGED */
+    /* NULL, or makes a done batch ready for the rank; false: it is not to have it. Quick. */
+    bool (*ready)(void *context, uint32_t stream, uint32_t slot);
     void *context;
 };
 
@@ -193,7 +194,6 @@ struct pipeline_stream_view {
 };
 
 struct pipeline_core;
-
 /* Owned; NULL: no memory. */
 struct pipeline_core *pipeline_core_create(const struct pipeline_core_params *params);
 void pipeline_core_destroy(struct pipeline_core *core);
@@ -220,7 +220,6 @@ int pipeline_core_open(struct pipeline_core *core, const struct pipeline_stream_
 /* 0; -EPROTO: it names what is not outstanding, nothing is changed. ret_ref may be NULL. */
 int pipeline_core_feed(struct pipeline_core *core, const struct pipeline_event *event,
                        struct pipeline_row_ref *ret_ref);
-
 /* Where a ticket leads; -EPROTO: it is not outstanding. */
 int pipeline_core_ticket_ref(const struct pipeline_core *core, uint64_t ticket,
                              struct pipeline_row_ref *ret_ref);

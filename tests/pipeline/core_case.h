@@ -38,6 +38,16 @@ static inline void lookup(void *context, uint32_t stream, const struct pipeline_
         ret_sample->class_number = SPDL_CLASS_LIMIT;
 }
 
+static uint64_t refused_batch; /* which of those that are done the rank is not to have */
+
+static inline bool ready(void *context, uint32_t stream, uint32_t slot)
+{
+    (void)context;
+    (void)stream;
+    (void)slot;
+    return refused_batch-- != 0;
+}
+
 static struct pipeline_core *core;
 static struct pipeline_command commands[COMMANDS_MAX]; /* of the last look */
 static uint32_t command_count;
@@ -48,7 +58,9 @@ static inline void core_make(uint64_t arena_bytes, uint32_t fetch_depth, uint32_
                                           .fetch_depth = fetch_depth,
                                           .threads = threads,
                                           .rate_rows = 10,
-                                          .lookup = lookup};
+                                          .lookup = lookup,
+                                          .ready = ready};
+    refused_batch = UINT64_MAX;
     blob_bytes = BLOB_BYTES;
     limited_position = UINT64_MAX;
     limited_attempts = 1;

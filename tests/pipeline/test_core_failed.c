@@ -213,10 +213,37 @@ static void test_consecutive(void **state)
     assert_int_equal(end->class_number, SPDL_CLASS_TRUNCATED);
 }
 
+/* A batch that is done and that the rank is not to have ends its stream; those before it stand. */
+static void test_not_ready(void **state)
+{
+    (void)state;
+    struct pipeline_stream_params params = stream_params(8, 2);
+    struct pipeline_stream_view view;
+    core_make(8192, 8, 1);
+    blob_bytes = 0;
+    refused_batch = 1;
+    uint32_t stream = open_ready(&params);
+    uint64_t tickets[4]; /* of two batches */
+    for (uint32_t i = 0; i < 4; i++)
+        tickets[i] = find(PIPELINE_COMMAND_DECODE, i)->ticket;
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(feed_done(PIPELINE_EVENT_DECODED, tickets[i], SPDL_CLASS_OK), 0);
+        look();
+        assert_int_equal(count_of(PIPELINE_COMMAND_PUBLISH), i == 1);
+    }
+    assert_int_equal(find(PIPELINE_COMMAND_END, 0)->class_number, SPDL_CLASS_CHANGED);
+    assert_int_equal(find(PIPELINE_COMMAND_END, 0)->code, -ESTALE);
+    pipeline_core_stream(core, stream, &view);
+    assert_int_equal(view.published, 1);
+    look();
+    assert_int_equal(command_count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(test_substitutes), CASE(test_shortage_is_not_substituted),
-        CASE(test_all_substitutes_fail), CASE(test_rate), CASE(test_consecutive)};
+        CASE(test_substitutes),          CASE(test_shortage_is_not_substituted),
+        CASE(test_all_substitutes_fail), CASE(test_rate),
+        CASE(test_consecutive),          CASE(test_not_ready)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
