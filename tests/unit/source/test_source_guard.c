@@ -163,7 +163,8 @@ static int end_of(bool is_sent)
         uint64_t mapped;
         const struct rlimit none = {0, 0};
         int fd = file_of(page), other = file_of(page), null = open("/dev/null", O_WRONLY);
-        dup2(null, STDERR_FILENO); /* a sanitizer has much to say */
+        dup2(null, STDERR_FILENO); /* a sanitizer has much to say, and so has cmocka */
+        dup2(null, STDOUT_FILENO);
         setrlimit(RLIMIT_CORE, &none);
         if (source_guard_map(fd, 1, &guard, &base, &mapped) < 0)
             _exit(0);
