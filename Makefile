@@ -78,13 +78,13 @@ all: $(PROGRAMS) $(LIBRARIES) $(EXAMPLES) $(BUILD)/hostile
 .PHONY: programs
 programs: $(PROGRAMS) $(BUILD)/hostile
 
-$(BUILD)/spdld: $(OBJ)/daemon/main.o $(OBJ)/daemon/main_daemon.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+$(BUILD)/spdld: $(OBJ)/daemon/main.o $(OBJ)/daemon/main_daemon.o $(OBJ)/daemon/main_roots.o $(HOST_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(MALLOC)
 $(BUILD)/spdld-worker: $(OBJ)/daemon/main_worker.o $(WORK_OBJ) $(SHM_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(WORK_LIBS) $(MALLOC)
-$(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(OBJ)/daemon/main_daemon.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
+$(BUILD)/spdld-inproc: $(OBJ)/daemon/main_inproc.o $(OBJ)/daemon/main_daemon.o $(OBJ)/daemon/main_roots.o $(BOTH_OBJ) $(SHM_OBJ) $(PROTO_OBJ)
 	$(call say,LINK)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(HOST_LIBS) $(WORK_LIBS) $(MALLOC)
 $(BUILD)/spdlctl: $(CTL_OBJ) $(BUILD)/libspdl-client.a

@@ -1,5 +1,6 @@
 /* The daemon's command line and life: see main_daemon.h. */
 #include "main_daemon.h"
+#include "main_roots.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +20,6 @@
 #include "control/control.h"
 #include "pipeline/pipeline.h"
 #include "service/service.h"
-#include "source/source_glob.h"
 
 enum { SETS_MAX = 256, STATUS_SECONDS = 5 };
 
@@ -137,55 +137,6 @@ static int options_read(struct options *options, int argc, char **argv)
 
 /* --- --check --- */
 
-/* How many of a dataset's shards the service's user cannot read; 1 where they cannot be found. */
-static int check_shards(const struct config_dataset *dataset)
-{
-    struct source_files files;
-    struct err error = {0};
-    int bad = 0;
-    if (source_glob(dataset->source.kind, dataset->source.path, &files, &error) < 0) {
-        fprintf(stderr, "dataset %s: %s\n", dataset->name, error.text);
-        return 1;
-    }
-    for (uint32_t i = 0; i < files.count; i++) {
-        if (access(files.paths[i], R_OK) == 0)
-            continue;
-        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, files.paths[i], strerror(errno));
-        bad++;
-    }
-    source_files_fini(&files);
-    if (dataset->source.root[0] && access(dataset->source.root, R_OK | X_OK) < 0) {
-        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, dataset->source.root,
-                strerror(errno));
-        bad++;
-    }
-    return bad;
-}
-
-/* Can the service's user read the roots? Returns how many it cannot. */
-static int check_roots(const struct config *config)
-{
-    int bad = 0;
-    for (uint32_t i = 0; i < config->dataset_count; i++) {
-        const struct config_dataset *dataset = &config->datasets[i];
-        if (!dataset->source.path[0])
-            continue;
-        if (strcmp(dataset->source.kind, "folder") != 0) {
-            bad += check_shards(dataset);
-            continue;
-        }
-        int fd = open(dataset->source.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd >= 0) {
-            close(fd);
-            continue;
-        }
-        fprintf(stderr, "dataset %s: %s: %s\n", dataset->name, dataset->source.path,
-                strerror(errno));
-        bad++;
-    }
-    return bad;
-}
-
 static struct config *load(const struct options *options)
 {
     struct config_complaints *complaints = calloc(1, sizeof *complaints);
@@ -206,7 +157,7 @@ static int check(const struct options *options)
     struct config *config = load(options);
     if (!config)
         return MAIN_EXIT_CONFIG;
-    int bad = check_roots(config);
+    int bad = main_roots_check(config);
     if (bad == 0)
         printf("the configuration is good: %u datasets\n", config->dataset_count);
     config_destroy(config);
@@ -392,6 +343,8 @@ static void run(struct daemon *daemon)
     const struct log_field started[] = {{LOG_ID, LOG_ID_STARTED}, {NULL, NULL}};
     const struct log_field stopping[] = {{LOG_ID, LOG_ID_STOPPING}, {NULL, NULL}};
     report(&daemon->options, "ok\n");
+    if (!daemon->options.is_private) /* there the one who asks is told */
+        main_roots_warn(daemon->config);
     log_event(LOG_LEVEL_INFO, started, "version %s listens on %s", SPDL_VERSION, daemon->socket);
     status_words(daemon, words, sizeof words);
     service_ready(words);

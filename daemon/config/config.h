@@ -99,6 +99,12 @@ struct config_origin {
     uint32_t line, column; /* in the file */
 };
 
+/* Where a dataset says what its source is. */
+struct config_place {
+    char *file; /* owned */
+    uint32_t line, column;
+};
+
 /* Settings of the daemon. Each is a row of config_settings (config_settings.c), which also gives
  * help, limits and the sample file. */
 struct config {
@@ -123,6 +129,7 @@ struct config {
     struct config_origin origins[CONFIG_SETTINGS_MAX]; /* by row of config_settings */
     uint32_t dataset_count;
     struct config_dataset *datasets; /* owned by the config */
+    struct config_place *places;     /* of the datasets; owned; NULL: not known */
 };
 
 /* All that was wrong, in order, one line each: "FILE:LINE:COLUMN: what; did you mean 'x'?" */

@@ -17,6 +17,7 @@ int config_change(const struct config *running, const char *const *sets, uint32_
     if (!next)
         return -ENOMEM;
     *next = *running;
+    next->places = NULL;
     next->datasets = malloc(datasets_bytes + 1);
     if (!next->datasets) {
         free(next);
@@ -72,11 +73,14 @@ const char *config_restart_names(const struct config *running, const struct conf
 void config_adopt(struct config *running, struct config *next)
 {
     struct config_dataset *datasets = running->datasets;
+    struct config_place *places = running->places;
     uint32_t dataset_count = running->dataset_count;
     config_settings_live_copy(running, next);
     memcpy(running->file, next->file, sizeof running->file);
     running->datasets = next->datasets;
+    running->places = next->places;
     running->dataset_count = next->dataset_count;
     next->datasets = datasets;
+    next->places = places;
     next->dataset_count = dataset_count;
 }

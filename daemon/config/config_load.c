@@ -17,7 +17,8 @@
 
 struct place {
     uint32_t file; /* index of the loader's file */
-    uint32_t line;
+    uint32_t line; /* of its name */
+    uint32_t source_line, source_column;
 };
 
 struct loader {
@@ -124,9 +125,29 @@ static int dataset_add(struct loader *loader, struct config_reader *reader,
         return -ENOMEM;
     memcpy(dataset->name, item->key->text, item->key->bytes + 1);
     config_dataset_take(reader, item->value, loader->config->max_pixels, dataset);
+    const struct config_node *source = config_key_node(item->value, "source");
     loader->places[loader->config->dataset_count++] =
-        (struct place){.file = loader->file_count - 1, .line = item->key->line};
+        (struct place){.file = loader->file_count - 1,
+                       .line = item->key->line,
+                       .source_line = source->line,
+                       .source_column = source->column};
     return 0;
+}
+
+/* Where the sources are said, which the configuration keeps. */
+static int places_keep(const struct loader *loader)
+{
+    struct config *config = loader->config;
+    config->places = calloc(config->dataset_count + 1u, sizeof *config->places);
+    for (uint32_t i = 0; config->places && i < config->dataset_count; i++) {
+        const struct place *place = &loader->places[i];
+        config->places[i] = (struct config_place){.file = strdup(loader->files[place->file]),
+                                                  .line = place->source_line,
+                                                  .column = place->source_column};
+        if (!config->places[i].file)
+            return -ENOMEM;
+    }
+    return config->places ? 0 : -ENOMEM;
 }
 
 static int datasets_read(struct loader *loader, struct config_reader *reader,
@@ -291,6 +312,8 @@ int config_load_places(const struct config_places *places, struct config **ret_c
     if (loader->files && loader->config)
         rc = loader_run(loader, places);
     if (rc == 0)
+        rc = places_keep(loader);
+    if (rc == 0)
         *ret_config = loader->config;
     else
         config_destroy(loader->config);
@@ -315,6 +338,9 @@ void config_destroy(struct config *config)
 {
     if (!config)
         return;
+    for (uint32_t i = 0; config->places && i < config->dataset_count; i++)
+        free(config->places[i].file);
+    free(config->places);
     free(config->datasets);
     free(config);
 }

@@ -440,3 +440,19 @@ int field_canonical(const struct field_spec *field, char *text, size_t capacity)
     field_put(&out, "end\n");
     return out.used >= out.capacity ? -ENOSPC : (int)out.used;
 }
+
+void field_missing_text(const struct field_spec *field, char *text, size_t room)
+{
+    size_t used =
+        (size_t)snprintf(text, room, "no part for the field %s, which is made from", field->name);
+    for (uint32_t n = 0; n < field->from_count; n++) {
+        bool is_last = n + 1 == field->from_count;
+        size_t name_bytes = strnlen(field->from[n], FIELD_PART_BYTES);
+        if (used + 4 + name_bytes + (is_last ? 1 : 8) > room) { /* " or " or " or ... or ..." */
+            if (used + 8 <= room)
+                snprintf(text + used, room - used, n ? " or ..." : " ...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, room - used, "%s %s", n ? " or" : "", field->from[n]);
+    }
+}

@@ -104,6 +104,11 @@ void field_set_largest(struct field_spec *field, uint64_t largest_bytes);
  * Returns the text's length, or -ENOSPC. Format: docs/order.md. Pure. */
 int field_canonical(const struct field_spec *field, char *text, size_t capacity);
 
+/* What is wrong with a sample that has none of the field's parts: the field and their names, with
+ * "or
+ * ..." for those that have no room. `room` >= 96. Pure. */
+void field_missing_text(const struct field_spec *field, char *text, size_t room);
+
 /* Names, as in the configuration; NULL for a number outside the enumeration. Static storage. */
 const char *field_dtype_name(uint32_t dtype);
 const char *field_layout_name(uint32_t layout);

@@ -151,7 +151,9 @@ static void list_done(struct chore *chore)
         pipeline_dataset_left_out(dataset);
         const struct log_field fields[] = {
             {LOG_ID, LOG_ID_DATASET_LISTED}, {"SPDL_DATASET", name}, {NULL, NULL}};
-        log_event(LOG_LEVEL_INFO, fields, "dataset %s: %llu samples%s%s", dataset->title,
+        enum log_level level = /* perhaps a whole class is not there */
+            counts->unreadable_folders > 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO;
+        log_event(level, fields, "dataset %s: %llu samples%s%s", dataset->title,
                   (unsigned long long)counts->samples, counts->note[0] ? "; " : "", counts->note);
     }
     dataset->users++; /* it stays while its streams are told, and may go then */

@@ -111,6 +111,7 @@ void pipeline_recipe_make(const struct pipeline_stream *stream, const struct sou
         }
         if (part == NO_PART) {
             ret_recipe->class_number = SPDL_CLASS_INCOMPLETE;
+            ret_recipe->missing_field = (uint8_t)f;
             return;
         }
         if (sample->parts[part].bytes > stream->pipeline->params.config->max_sample_bytes) {

@@ -23,6 +23,7 @@ struct pipeline_span {
 };
 struct pipeline_recipe {
     enum spdl_class class_number; /* not OK: it cannot be made */
+    uint8_t missing_field;        /* INCOMPLETE: the first that the sample has no part for */
     uint64_t blob_bytes;          /* 0: nothing is read */
     bool in_place;                /* its only span is the row as it stands */
     uint32_t part_count, span_count;

@@ -5,15 +5,25 @@
 
 #include "pipeline/pipeline_state.h"
 
+enum { MESSAGE_BYTES = 256 };
+
 const char *pipeline_row_message(enum spdl_class class_number)
 {
     if (class_number == SPDL_CLASS_LIMIT)
         return "the file is larger than limits.sample";
-    if (class_number == SPDL_CLASS_INCOMPLETE)
-        return "the sample has no part that the field is made from";
     if (class_number == SPDL_CLASS_CRASH)
         return "the decoder died on it twice";
     return "";
+}
+
+/* The same for a row that cannot be made, as its recipe says; `space` is for a sentence. */
+static const char *recipe_message(const struct pipeline_dataset *dataset,
+                                  const struct pipeline_recipe *recipe, char space[MESSAGE_BYTES])
+{
+    if (recipe->class_number != SPDL_CLASS_INCOMPLETE)
+        return pipeline_row_message(recipe->class_number);
+    field_missing_text(&dataset->fields[recipe->missing_field], space, MESSAGE_BYTES);
+    return space;
 }
 
 /* The sample at the position; those that follow are made ready where the source can do that: they
@@ -69,9 +79,10 @@ void pipeline_row_lookup(void *context, uint32_t number, const struct pipeline_p
                                            .blob_bytes = recipe->blob_bytes,
                                            .in_place = recipe->in_place,
                                            .class_number = recipe->class_number};
+    char space[MESSAGE_BYTES];
     if (recipe->class_number != SPDL_CLASS_OK) /* such a row is looked up once */
         pipeline_dataset_failed(stream->dataset, id, recipe->class_number, UINT64_MAX,
-                                pipeline_row_message(recipe->class_number));
+                                recipe_message(stream->dataset, recipe, space));
 }
 
 void pipeline_row_command(const struct pipeline_stream *stream,
@@ -155,6 +166,13 @@ bool pipeline_row_ready(void *context, uint32_t number, uint32_t slot)
         failed.key_bytes = 0;
         if (row.attempt > 0)
             source_sample(stream->dataset->source, row.failed_id, &failed);
+        const char *message = pipeline_row_message(row.class_number);
+        char space[MESSAGE_BYTES];
+        if (row.class_number == SPDL_CLASS_INCOMPLETE) {
+            struct pipeline_recipe recipe;
+            pipeline_recipe_make(stream, row.attempt > 0 ? &failed : &sample, &recipe);
+            message = recipe_message(stream->dataset, &recipe, space);
+        }
         struct sink_row shown = {.id = row.id,
                                  .key = sample.key,
                                  .key_bytes = sample.key_bytes,
@@ -165,7 +183,7 @@ bool pipeline_row_ready(void *context, uint32_t number, uint32_t slot)
                                  .attempt = row.attempt,
                                  .masked = row.masked,
                                  .padded = row.padded,
-                                 .message = pipeline_row_message(row.class_number)};
+                                 .message = message};
         sink_publish_row(stream->sink, slot, r, &shown);
     }
     /* Asked behind the last look at the list for this batch. */

@@ -70,6 +70,18 @@ static int open_root(const char *path, struct err *reterr)
     return err_set(reterr, rc, "folder %s: %s", path, strerror(-rc));
 }
 
+/* Puts before the note, which is about the first folder that cannot be read, how many there are. */
+static void unreadable_count(struct source_counts *counts)
+{
+    char first[sizeof counts->note];
+    if (counts->unreadable_folders < 2)
+        return;
+    memcpy(first, counts->note, sizeof first);
+    snprintf(counts->note, sizeof counts->note,
+             "%" PRIu64 " folders cannot be read; the first: %.440s", counts->unreadable_folders,
+             first);
+}
+
 /* Pictures that lie beside classes are left out; without a class that has any they are all there
  * is. */
 static void settle_classes(struct source_folder *folder, const char *path)
@@ -150,6 +162,34 @@ static int leave_out(struct source_folder *folder, const char *path)
                 list->text + list->entries[kept].path_offset,
                 source_need_message(&folder->need, has[list->entries[kept].extension]));
     return 0;
+}
+
+/* Pictures that a field wants decoded and whose names say that they cannot be. They stay samples:
+ * what counts are their bytes. */
+static void undecoded_note(struct source_folder *folder, const struct source_spec *spec)
+{
+    const struct source_list *list = &folder->list;
+    char names[64] = "";
+    uint64_t counts[32] = {0}, total = 0;
+    bool is_decoded = false;
+    for (uint32_t f = 0; f < spec->field_count; f++)
+        is_decoded = is_decoded || strcmp(spec->fields[f].decoder, "image") == 0;
+    for (size_t i = 0; is_decoded && i < list->entry_count; i++)
+        if (list->entries[i].extension < 32)
+            counts[list->entries[i].extension]++;
+    for (unsigned e = 0; source_extension_name(e) && e < 32; e++) {
+        if (counts[e] == 0 || source_extension_is_decoded(e))
+            continue;
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
+                 source_extension_name(e));
+        total += counts[e];
+    }
+    if (total > 0)
+        source_note(&folder->source.counts,
+                    "%" PRIu64 " pictures have the names of formats that are not decoded (%s): "
+                    "they fail when they are read",
+                    total, names);
 }
 
 static int no_samples(const struct source_counts *counts, const char *path, struct err *reterr)
@@ -240,6 +280,7 @@ static int folder_open(const struct source_spec *spec, struct source **ret_sourc
     int rc = source_walk(root_fd, spec->path, &folder->list, &folder->source.counts, reterr);
     if (rc < 0)
         goto fail;
+    unreadable_count(&folder->source.counts);
     settle_classes(folder, spec->path);
     rc = source_need_init(spec, &folder->need);
     if (rc == 0)
@@ -257,6 +298,7 @@ static int folder_open(const struct source_spec *spec, struct source **ret_sourc
         rc = no_samples(&folder->source.counts, spec->path, reterr);
         goto fail;
     }
+    undecoded_note(folder, spec);
     trim(&folder->list, folder->source.counts.broken);
     rc = take_measure(folder);
     if (rc < 0) {

@@ -12,8 +12,9 @@
  * out.
  *
  * What is broken is left out and listed: values missing or too many, wrong quotes, no JSON, a path
- * that leads out; and so is a row that has no part for one of the dataset's fields. A row whose
- * file is not there is a sample that fails when it is read.
+ * that leads out, a row without a part that a field needs (INCOMPLETE). A row whose file is not
+ * there is a sample that fails when it is read; a list whose first column was taken for the paths
+ * and names no file at all is refused.
  *
  * The id is the hash of "spdl-list 1\n", then for each sample of its key, a zero byte, its file's
  * size, its class or '-', and last of the hash of all values (docs/order.md). */
@@ -28,7 +29,9 @@
 
 #include "item/class.h"
 #include "source/source_glob.h"
+#include "source/source_list_need.h"
 #include "source/source_list_table.h"
+#include "source/source_reasons.h"
 #include "source/source_walk.h"
 
 extern const struct source_ops source_list_ops;
@@ -309,15 +312,49 @@ static int take_measure(struct list_source *list)
 static void counts_take(struct list_source *list)
 {
     struct source_counts *counts = &list->source.counts;
-    struct source_fault fault;
     counts->samples = list->table.entry_count;
     counts->broken = list->table.fault_count;
-    if (counts->broken == 0)
-        return;
-    source_fault(&list->source, 0, &fault);
-    snprintf(counts->note, sizeof counts->note,
-             "%" PRIu64 " rows left out as broken; the first: %.80s: %.120s", counts->broken,
-             fault.path, fault.message);
+    source_reasons_note(&list->source, "rows ");
+}
+
+/* Without a column that is named for it, the first one has the paths: is it so? */
+static int paths_check(const struct list_source *list, const struct source_spec *spec,
+                       struct err *reterr)
+{
+    const struct source_list_table *table = &list->table;
+    static const struct source_need none = {0};
+    for (uint32_t i = 0; i < table->file_count && !spec->path_column[0]; i++) {
+        const struct source_list_file *file = &table->files[i];
+        if (file->path_name == SOURCE_LIST_NONE ||
+            strcmp(table->names[file->path_name], "path") == 0 || table->entry_count == 0 ||
+            source_list_need_files(table, i))
+            continue;
+        char columns[400];
+        source_list_need_hint(table, i, &none, 0, columns);
+        return err_set(reterr, -ENODATA,
+                       "list %s: it has no column path, and no value of %s, which was taken for "
+                       "it, names a file under %s; %s: say in path_column which one has the paths",
+                       file->path, table->names[file->path_name], file->root, columns);
+    }
+    return 0;
+}
+
+/* No row is a sample: why, and of which columns. */
+static int none_left(const struct list_source *list, const struct source_spec *spec,
+                     struct err *reterr)
+{
+    const struct source_list_table *table = &list->table;
+    const struct source_counts *counts = &list->source.counts;
+    struct source_need need;
+    char hint[400];
+    if (counts->broken == 0 || source_need_init(spec, &need) < 0)
+        return err_set(reterr, -ENODATA, "list %s: it has no row that is a sample",
+                       table->files ? table->files[0].path : "");
+    source_list_need_hint(table, table->faults[0].list, &need,
+                          source_list_need_missing(table, &need), hint);
+    source_need_fini(&need);
+    return err_set(reterr, -ENODATA, "list %s: no sample is left: %s; %s",
+                   table->files[table->faults[0].list].path, counts->note, hint);
 }
 
 static int list_open(const struct source_spec *spec, struct source **ret_source, struct err *reterr)
@@ -329,15 +366,16 @@ static int list_open(const struct source_spec *spec, struct source **ret_source,
     list->root_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int rc = list->root_fd < 0 ? err_set(reterr, -errno, "list: /: %s", strerror(errno))
                                : files_read(list, spec, reterr);
-    if (rc == 0 && (labels_settle(list) < 0 ||
-                    source_list_table_complete(&list->table, list->has_classes, spec) < 0))
+    if (rc == 0 && labels_settle(list) < 0)
+        rc = err_set(reterr, -ENOMEM, "list: no memory");
+    if (rc == 0)
+        rc = paths_check(list, spec, reterr);
+    if (rc == 0 && source_list_table_complete(&list->table, list->has_classes, spec) < 0)
         rc = err_set(reterr, -ENOMEM, "list: no memory");
     if (rc == 0) {
         counts_take(list);
         if (list->source.counts.samples == 0)
-            rc = err_set(reterr, -ENODATA, "list %s: it has no row that is a sample%s%s",
-                         list->table.files ? list->table.files[0].path : "",
-                         list->source.counts.note[0] ? "; " : "", list->source.counts.note);
+            rc = none_left(list, spec, reterr);
     }
     if (rc == 0)
         rc = take_measure(list);

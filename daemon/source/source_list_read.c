@@ -377,6 +377,13 @@ int source_list_read(struct source_list_table *table, uint32_t file,
         rc = source_list_take_fails(r, -errno, "%s", strerror(errno));
     else
         rc = list_take(r);
+    list->columns = calloc(r->column_count + 1, sizeof *list->columns);
+    if (rc == 0 && !list->columns)
+        rc = source_list_take_fails(r, -ENOMEM, "no memory");
+    if (list->columns) {
+        list->column_count = r->column_count;
+        memcpy(list->columns, r->columns, r->column_count * sizeof *list->columns);
+    }
     if (root_fd >= 0)
         close(root_fd);
     if (r->fd >= 0)

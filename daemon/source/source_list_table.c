@@ -15,6 +15,7 @@ void source_list_table_fini(struct source_list_table *table)
         free(file->real);
         free(file->root);
         free(file->root_real);
+        free(file->columns);
         if (file->root_fd >= 0)
             close(file->root_fd);
     }

@@ -63,6 +63,8 @@ struct source_list_file {
     uint64_t bytes;
     int64_t mtime_ns;
     uint32_t path_name, label_name; /* of these columns; NONE: no name of a part, not there */
+    uint32_t *columns;              /* names; NONE: no part; for sentences */
+    uint32_t column_count;
 };
 
 struct source_list_slots { /* a hash table of labels: number + 1 */

@@ -2,20 +2,10 @@
 #include "source/source_need.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 _Static_assert((int)FIELD_MAX <= 32, "fields are bits");
-
-static void message_make(const struct field_spec *field, char *text)
-{
-    size_t used = 0, room = SOURCE_NEED_MESSAGE_BYTES;
-    used +=
-        (size_t)snprintf(text, room, "no part for the field %s, which is made from", field->name);
-    for (uint32_t n = 0; n < field->from_count && used < room; n++)
-        used += (size_t)snprintf(text + used, room - used, "%s %s", n ? " or" : "", field->from[n]);
-}
 
 int source_need_init(const struct source_spec *spec, struct source_need *ret_need)
 {
@@ -33,7 +23,7 @@ int source_need_init(const struct source_spec *spec, struct source_need *ret_nee
         ret_need->all |= spec->fields[f].missing_empty ? 0 : UINT32_C(1) << f;
     memcpy(ret_need->fields, spec->fields, spec->field_count * sizeof *ret_need->fields);
     for (uint32_t f = 0; f < spec->field_count; f++)
-        message_make(&spec->fields[f], ret_need->messages[f]);
+        field_missing_text(&spec->fields[f], ret_need->messages[f], SOURCE_NEED_MESSAGE_BYTES);
     return 0;
 }
 

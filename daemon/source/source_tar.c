@@ -29,6 +29,7 @@
 #include "source/source.h"
 #include "source/source_index.h"
 #include "source/source_need.h"
+#include "source/source_reasons.h"
 #include "source/source_tar.h"
 #include "source/source_tar_parse.h"
 
@@ -319,18 +320,6 @@ static int take_measure(struct source_tar *tar)
     return 0;
 }
 
-static void note_make(struct source_tar *tar)
-{
-    struct source_counts *counts = &tar->source.counts;
-    struct source_fault fault;
-    if (counts->broken == 0)
-        return;
-    source_fault(&tar->source, 0, &fault);
-    snprintf(counts->note, sizeof counts->note,
-             "%" PRIu64 " left out as broken; the first: %.120s at byte %" PRIu64 ": %.100s",
-             counts->broken, fault.path, fault.offset, fault.message);
-}
-
 static const char *tar_damaged(const struct source *source)
 {
     return source_index_damaged(((const struct source_tar *)source)->index, "tar");
@@ -362,7 +351,7 @@ static int tar_open(const struct source_spec *spec, struct source **ret_source, 
             err_set(reterr, rc, "tar: no memory");
     }
     if (rc == 0)
-        note_make(tar);
+        source_reasons_note(&tar->source, "");
     const char *damaged = rc == 0 ? tar_damaged(&tar->source) : NULL;
     if (damaged)
         rc = err_set(reterr, -ESTALE,

@@ -69,6 +69,15 @@ const char *source_extension_name(unsigned number)
     return number < EXTENSION_COUNT ? extensions[number] : NULL;
 }
 
+bool source_extension_is_decoded(unsigned number)
+{
+    static const char *const others[] = {"tif", "tiff", "avif", "heic"};
+    for (size_t i = 0; number < EXTENSION_COUNT && i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(extensions[number], others[i]) == 0)
+            return false;
+    return true;
+}
+
 void source_note(struct source_counts *counts, const char *format, ...)
 {
     if (counts->note[0])
@@ -140,11 +149,19 @@ static int stat_beneath(int root_fd, const char *path, struct stat *ret_stat)
     return rc;
 }
 
-/* True for an answer that is about one entry and not about the storage or this process. */
-static bool about_one_entry(int rc)
+/* True for an answer that is about the storage or this process; all else is about the one entry
+ * that was looked at. */
+static bool about_storage(int rc)
 {
-    return rc == -EACCES || rc == -EPERM || rc == -ENOENT || rc == -ELOOP || rc == -ENOTDIR ||
-           rc == -EXDEV || rc == -ENAMETOOLONG;
+    static const int codes[] = {EMFILE,       ENFILE,       ENOMEM,      EIO,          ESTALE,
+                                ETIMEDOUT,    ENOTCONN,     ENODEV,      ECONNREFUSED, ECONNRESET,
+                                EHOSTDOWN,    EHOSTUNREACH, ENOBUFS,     EREMOTEIO,    ENOLINK,
+                                ECONNABORTED, ENETDOWN,     ENETUNREACH, EBADMSG,      EUCLEAN,
+                                ENOSYS,       EBADF,        EFAULT};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (rc == -codes[i])
+            return true;
+    return false;
 }
 
 /* Puts the name behind the path of the folder that is being walked. */
@@ -222,7 +239,7 @@ static int add_link(struct walk *walk, const char *name)
                     walk->root, walk->path);
         return 0;
     }
-    if (rc < 0 && !about_one_entry(rc))
+    if (rc < 0 && about_storage(rc))
         return fail(walk, rc);
     if (rc == 0 && S_ISDIR(st.st_mode))
         return add_folder_link(walk, name, &st);
@@ -351,7 +368,7 @@ static int push(struct walk *walk, uint32_t path_bytes)
 {
     int fd = open_beneath(walk->root_fd, path_bytes ? walk->path : ".", O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
-        if (path_bytes == 0 || !about_one_entry(fd))
+        if (path_bytes == 0 || about_storage(fd))
             return fail(walk, fd);
         return leave_out(walk, fd);
     }
@@ -370,7 +387,10 @@ static int push(struct walk *walk, uint32_t path_bytes)
     walk->frames[walk->depth++] = (struct frame){
         .dir = dir, .device = st.st_dev, .inode = st.st_ino, .path_bytes = path_bytes};
     int rc = read_names(walk);
-    if ((rc == -EACCES || rc == -EPERM) && path_bytes > 0) { /* it may be opened, not listed */
+    if (rc < 0 && !about_storage(rc) && path_bytes > 0) { /* it may be opened, not listed */
+        if (walk->reterr)
+            *walk->reterr = (struct err){0};
+        walk->path[path_bytes] = 0;
         pop(walk);
         return leave_out(walk, rc);
     }
@@ -443,7 +463,7 @@ static int take_file(struct walk *walk, const struct name *name)
         rc = stat_beneath(walk->root_fd, walk->path, &st);
     else if (fstatat(dirfd(frame->dir), frame->text + name->offset, &st, AT_SYMLINK_NOFOLLOW) < 0)
         rc = -errno;
-    if (rc < 0 && !about_one_entry(rc))
+    if (rc < 0 && about_storage(rc))
         return fail(walk, rc);
     if (rc < 0) /* it stays a sample, and fails when it is read */
         st = (struct stat){.st_mode = S_IFREG};

@@ -3,6 +3,7 @@
 #ifndef SPDLD_SOURCE_WALK_H
 #define SPDLD_SOURCE_WALK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,9 @@ void source_list_fini(struct source_list *list);
 
 /* The name of an extension by its number, lower case; NULL behind the last. Static storage. */
 const char *source_extension_name(unsigned number);
+
+/* False: pictures in that format fail when they are decoded. */
+bool source_extension_is_decoded(unsigned number);
 
 /* Keeps the first sentence. */
 void source_note(struct source_counts *counts, const char *format, ...)

@@ -454,8 +454,8 @@ void worker_row_run(struct worker_row *row, const struct worker_job *job,
         if (command->field_part[f] >= command->part_count && may_be_empty(&field_job))
             continue;
         if (command->field_part[f] >= command->part_count) {
-            class_number = fault_set(&fault, SPDL_CLASS_INCOMPLETE,
-                                     "the sample has no part that the field is made from");
+            class_number = fault_set(&fault, SPDL_CLASS_INCOMPLETE, "");
+            field_missing_text(field_job.field, fault.message, sizeof fault.message);
         } else {
             field_job.part = &command->parts[command->field_part[f]];
             class_number = part_open(row, &field_job, &fault);

@@ -47,6 +47,19 @@ def test_complaints_name_the_place(work):
     check(":1:1:" in two.stderr + two.stdout and ":2:1:" in two.stderr + two.stdout, f"not both complaints: {two.stderr}{two.stdout}")
 
 
+def test_roots_that_do_not_exist(work):
+    """A check says where they are named; a start warns, and serves the others."""
+    none, path = work.path / "none", work.config(f"datasets:\n  p:\n    source: {{folder: {work.path}/none}}\n  q:\n    last: drop\n    source: {{tar: {work.path}/none/*.tar}}\n")
+    said = spdld(work, "-c", path, "--check")
+    equal(said.returncode, 1, "exit code")
+    for words in (f"{path}:3:5: dataset p: {none}: No such file", f"{path}:6:5: dataset q: tar {none}/*.tar"):
+        check(words in said.stderr, f"{words!r} is in {said.stderr}")
+    daemon = work.daemon(path)
+    for name in "pq":
+        harness.wait_until(lambda name=name: f"warning: dataset {name}: {none} does not exist" in daemon.log.read_text(), 20, f"the warning about {name}")
+    equal(daemon.stop(), 0, "exit code")
+
+
 def test_spdld_exit_codes(work):
     equal(spdld(work, "--version").returncode, 0, "--version")
     equal(spdld(work, "--nonsense").returncode, 2, "an unknown option")

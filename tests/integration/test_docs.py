@@ -125,7 +125,8 @@ def test_configurations(work):
                 continue
             file = work.config(body)
             r = subprocess.run([str(BUILD / "spdld"), "--check", "-c", str(file)], capture_output=True, text=True, check=False, timeout=30 * PATIENCE)
-            check(f"{file}:" not in r.stderr, f"{path.relative_to(ROOT)}:{line}: {r.stderr.replace(str(file), 'block')}")
+            said = re.sub(rf"^{re.escape(str(file))}:\d+:\d+: dataset \S+: .*$", "", r.stderr, flags=re.M)  # roots that are not here
+            check(f"{file}:" not in said, f"{path.relative_to(ROOT)}:{line}: {said.replace(str(file), 'block')}")
 
 
 def test_links(work):

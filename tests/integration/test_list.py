@@ -204,6 +204,31 @@ def test_many_columns(work):
     equal(texts(out, line, "path"), ["abc"] * 5, "the file")
 
 
+def test_columns_that_are_missing(work):
+    """A row without a part that a field needs is left out at opening; with none left, the columns and the name that was meant are said."""
+    folder = harness.photos(COUNT)
+    rows = [(str(folder / path), label) for path, label in members(folder)[:6]]
+    pull = ("pull", "p", "--batch", 2)
+    text = "datasets:\n  p:\n    source: {list: %s, root: " + str(folder) + "}\n    preset: imagenet-eval\n    last: partial\n"
+    for path in (write_csv(work.path / "lb.csv", ("path", "lable"), rows), write_json(work.path / "lb.jsonl", ("path", "lable"), rows)):
+        said = work.ctl(*pull, config=work.config(text % path), code=1).err
+        for words in ("no sample is left: 6 rows left out", "no part for the field label, which is made from cls; its columns are path, lable; did you mean label?"):
+            check(words in said, f"{words!r} is in {said}")
+    some = write_csv(work.path / "some.csv", ("path", "label"), [row if i % 3 else (row[0], "") for i, row in enumerate(rows)])
+    config = work.config(text % some)
+    index = work.ctl("index", "p", config=config).document
+    equal((index["samples"], index["broken"], index["classes"]), (4, 2, {"INCOMPLETE": 2}), "with some rows left")
+    equal([(f["key"], f["message"]) for f in index["faults"]],
+          [(members(folder)[i][0], f"line {i + 2}: no part for the field label, which is made from cls") for i in (0, 3)], "which are left out")
+    lines = work.pull("p", batch=4, steps=1, config=config)
+    equal((lines[0]["keys"], lines[0]["errors"]), ([members(folder)[i][0] for i in (1, 2, 4, 5)], []), "rows")
+    # No column is named path, and the first one has no paths.
+    said = work.ctl(*pull, config=work.config(text % write_csv(work.path / "ab.csv", ("a", "b"), [(1, 2)])), code=1).err
+    check("it has no column path" in said and "its columns are a, b" in said and "path_column" in said, said)
+    first = write_csv(work.path / "first.csv", ("file", "label"), rows)
+    equal(len(work.pull("p", batch=2, config=work.config(text % first))), 3, "batches of a list whose first column has the paths")
+
+
 def test_check(work):
     text = "datasets:\n  p:\n    source: {list: %s, root: %s}\n"
     write_csv(work.path / "l.csv", ["path"], [["x"]])

@@ -166,6 +166,16 @@ def test_incomplete_samples_are_left_out(work):
     check("no part for the field image, which is made from jpg or jpeg" in result.err, result.err)
 
 
+def test_reasons_are_counted(work):
+    """A folder of classes that was packed as it is has no labels: what is said has each reason with its count, in whole words."""
+    pictures = [(f"pics/{n % 3}/{n}.jpg", path.read_bytes()) for n, path in enumerate(sorted(harness.photos(COUNT).rglob("*.jpg"))[:12])]
+    tars.write(work.path / "t.tar", [("pics/0/only.txt", b"t"), *pictures])
+    said = work.ctl("pull", "--source", f"tar:{work.path}/t.tar", "--preset", "imagenet-eval", "--batch", 2, private=True, code=1).err
+    for words in ("13 left out as broken: 12: no part for the field label, which is made from cls; 1: no part for the field image, which is made from jpg",
+                  f"heic; the first: {work.path}/t.tar at byte 0"):
+        check(words in said, f"{words!r} is in {said}")
+
+
 def test_incomplete_pictures_of_a_folder(work):
     (work.path / "in/a").mkdir(parents=True)
     photos = sorted(harness.photos(300).rglob("*.jpg"))[:4]

@@ -163,6 +163,30 @@ def test_a_folder_that_may_be_opened_and_not_listed(work):
     check("cannot be read" in result.err, f"the folder is not counted: {result.err[-300:]!r}")
 
 
+def test_a_class_without_rights_is_a_warning(work):
+    """A whole class is not there: that is no mere information."""
+    folder = work.path / "classes"
+    shutil.copytree(harness.photos(60), folder)
+    closed = sorted(path for path in folder.iterdir() if path.is_dir())[:2]
+    as_user = ["setpriv", "--reuid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    for path in (work.path, work.path / "run"):
+        path.chmod(0o777)
+    for path in closed:
+        path.chmod(0)
+    try:
+        env = work.environment({"SPDL_LOG": ""})
+        if subprocess.run([*as_user, env["SPDLD"], "--version"], capture_output=True, check=False).returncode != 0:
+            raise harness.Skip("another user cannot run the daemon here")
+        call = [*as_user, harness.BUILD / "spdlctl", "--private", "pull", "--source", f"folder:{folder}", "--preset", "imagenet-eval", "--batch", "1", "--steps", "1"]
+        r = subprocess.run(call, capture_output=True, text=True, timeout=60 * harness.PATIENCE, env=env, stdin=subprocess.DEVNULL, check=False)
+    finally:
+        for path in closed:
+            path.chmod(0o755)
+    equal(r.returncode, 0, f"exit code: {r.stderr}")
+    listed = [line for line in r.stderr.splitlines() if " samples; " in line]
+    check(len(listed) == 1 and "warning: " in listed[0] and f"2 folders cannot be read; the first: {closed[0]}/ cannot be read (Permission denied)" in listed[0], r.stderr)
+
+
 def test_descriptors_that_are_few(work):
     """With 64 descriptors everything works; with hardly any the refusal is one of means, with its reason."""
     config = work.config(harness.folder_config(harness.photos(300)))

@@ -412,6 +412,29 @@ static void test_names_of_numbers(void **state)
         assert_int_equal(field_dtype_bytes(dtype), bytes[dtype]);
 }
 
+/* What is wrong with a sample, in whole words however little room there is. */
+static void test_missing_text(void **state)
+{
+    (void)state;
+    struct field_spec field = {.name = "image", .from = {"jpg", "jpeg", "png"}, .from_count = 3};
+    char text[512];
+    field_missing_text(&field, text, sizeof text);
+    assert_string_equal(text, "no part for the field image, which is made from jpg or jpeg or png");
+    field.from_count = FIELD_FROM_MAX;
+    for (uint32_t n = 0; n < FIELD_FROM_MAX; n++)
+        memcpy(field.from[n], "abcdefgh", 9);
+    for (size_t room = 96; room < sizeof text; room++) {
+        char *exact = malloc(room);
+        assert_non_null(exact);
+        field_missing_text(&field, exact, room);
+        size_t bytes = strlen(exact);
+        assert_true(bytes < room);
+        assert_true(strcmp(exact + bytes - 4, " ...") == 0 ||
+                    strcmp(exact + bytes - 9, " abcdefgh") == 0);
+        free(exact);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -430,6 +453,7 @@ int main(void)
         cmocka_unit_test(test_canonical_text),
         cmocka_unit_test(test_canonical_text_of_bytes),
         cmocka_unit_test(test_names_of_numbers),
+        cmocka_unit_test(test_missing_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

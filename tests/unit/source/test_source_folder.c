@@ -297,6 +297,46 @@ static void test_without_rights(void **state)
     assert_int_equal(line, 0);
 }
 
+/* The folders of a process that has ended and waits for its parent refuse to be listed (EINVAL). */
+static void test_folders_that_refuse(void **state)
+{
+    (void)state;
+    char path[64];
+    siginfo_t info;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT), 0);
+    snprintf(path, sizeof path, "/proc/%d", (int)child);
+    struct err err = {0};
+    assert_int_equal(open_fails(path, &err), -ENODATA);
+    assert_non_null(strstr(err.text, "folders that cannot be read"));
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+static void test_undecoded_formats(void **state)
+{
+    (void)state;
+    folder("a"), file("a/1.jpg", 1), file("a/2.tif", 2), file("a/3.TIFF", 3), file("a/4.heic", 4);
+    struct field_spec field = {.name = "image",
+                               .decoder = "image",
+                               .from = {"jpg", "tif", "tiff", "heic"},
+                               .from_count = 4};
+    struct source_spec spec = {.kind = "folder", .fields = &field, .field_count = 1};
+    snprintf(spec.path, sizeof spec.path, "%s", root);
+    struct source *source;
+    assert_int_equal(source_open(&spec, &source, NULL), 0);
+    assert_int_equal(source_counts(source)->samples, 4);
+    assert_string_equal(source_counts(source)->note,
+                        "3 pictures have the names of formats that are not decoded (tif, tiff, "
+                        "heic): they fail when they are read");
+    source_close(source);
+    memcpy(field.decoder, "raw", sizeof "raw");
+    assert_int_equal(source_open(&spec, &source, NULL), 0);
+    assert_string_equal(source_counts(source)->note, "");
+    source_close(source);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -395,6 +435,8 @@ int main(void)
         TEST(test_links),
         TEST(test_pipes_are_ignored),
         TEST(test_without_rights),
+        TEST(test_folders_that_refuse),
+        TEST(test_undecoded_formats),
         TEST(test_refusals),
         TEST(test_deep_and_long),
         TEST(test_id),
