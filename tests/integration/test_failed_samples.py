@@ -205,7 +205,7 @@ def test_the_quarantine(work):
     check("BAD_FORMAT" in work.ctl("errors", as_json=False).out, "errors for people")
     equal(work.ctl("quarantine", "q").document, [], "another dataset")
     result = work.ctl("quarantine", "pp", code=None)
-    check(result.code == 2 and "'pp'" in result.err, f"of no dataset: {result.code} {result.err!r}")
+    check(result.code == 1 and "'pp'" in result.err, f"of no dataset: {result.code} {result.err!r}")
 
 
 def test_a_long_quarantine(work):
