@@ -51,22 +51,17 @@ def bytes_of(lines):
 
 def by_each_user(test):
     """Runs the test as whoever runs it and, where that is root, as nobody too, each in a folder of its own."""
+    def as_user(part, user):
+        if user:
+            os.chmod(part.path, 0o777)
+            os.chown(part.path / "run", user, user)
+            if subprocess.run(["test", "-x", harness.BUILD / "spdlctl"], user=user, check=False).returncode != 0:
+                raise harness.Skip("other users cannot run what was built here")
+        test(part, user)
+
     def run(work):
         for user in (None, NOBODY) if os.geteuid() == 0 else (None,):
-            part = harness.Work(work.name)
-            try:
-                if user:
-                    os.chmod(part.path, 0o777)
-                    os.chown(part.path / "run", user, user)
-                    if subprocess.run(["test", "-x", harness.BUILD / "spdlctl"], user=user, check=False).returncode != 0:
-                        raise harness.Skip("other users cannot run what was built here")
-                test(part, user)
-                part.end()
-            finally:
-                for process in part.started + [d.process for d in part.daemons]:
-                    if process.poll() is None:
-                        process.kill()
-                part.remove()
+            harness.apart(work, as_user, user)
     run.__doc__ = test.__doc__
     return run
 

@@ -92,15 +92,7 @@ def end_while_it_hangs(work, daemon, mount):
 def for_each_engine(test):
     def run(work):
         for engine in ENGINES if harness.SLOW else (ENGINES[len(test.__name__) % 2],):
-            part = harness.Work(work.name)
-            try:
-                test(part, engine)
-                part.end()
-            finally:
-                for process in part.started + [d.process for d in part.daemons]:
-                    if process.poll() is None:
-                        process.kill()
-                part.remove()
+            harness.apart(work, test, engine)
     run.__doc__ = test.__doc__
     return run
 

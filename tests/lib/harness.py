@@ -304,6 +304,19 @@ class Work:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
+def apart(work, test, *words):
+    """Runs test(part, *words) with a folder and processes of its own, and leaves none of them."""
+    part = Work(work.name)
+    try:
+        test(part, *words)
+        part.end()
+    finally:
+        for process in part.started + [daemon.process for daemon in part.daemons]:
+            if process.poll() is None:
+                process.kill()
+        part.remove()
+
+
 def pull_words(how):
     words = []
     for key, value in how.items():

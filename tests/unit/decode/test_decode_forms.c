@@ -11,35 +11,10 @@
 #include <webp/encode.h>
 
 #include "decode/decode.h"
+#include "tests/lib/codecs.h"
 #include "tests/lib/picture_maker.h"
 
-enum { CODECS_MAX = 8 };
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static void *contexts[CODECS_MAX];
-
-static int open_all(void **state)
-{
-    (void)state;
-    for (size_t i = 0; decode_table[i] != NULL; i++) {
-        size_t bytes = (decode_table[i]->ctx_bytes + 63) & ~(size_t)63;
-        contexts[i] = aligned_alloc(64, bytes);
-        memset(contexts[i], 0, bytes);
-        if (i >= CODECS_MAX || decode_table[i]->open(contexts[i]) != 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    for (size_t i = 0; decode_table[i] != NULL; i++) {
-        decode_table[i]->close(contexts[i]);
-        free(contexts[i]);
-    }
-    return 0;
-}
 
 static struct decode_head head;
 static struct decode_pixels pixels;
@@ -55,11 +30,11 @@ static enum spdl_class look(const struct file *file, uint64_t max_pixels)
     size_t i = 0;
     while (decode_table[i] != ops)
         i++;
-    enum spdl_class class_number = ops->head(contexts[i], &packet, max_pixels, &head, &fault);
+    enum spdl_class class_number = ops->head(codec_contexts[i], &packet, max_pixels, &head, &fault);
     if (class_number != SPDL_CLASS_OK)
         return class_number;
     struct decode_region region = {0, 0, head.width, head.height};
-    return ops->decode(contexts[i], &packet, &region, false, &pixels, &fault);
+    return ops->decode(codec_contexts[i], &packet, &region, false, &pixels, &fault);
 }
 
 static const uint8_t *pixel_at(int x, int y)
@@ -116,7 +91,7 @@ static void test_giant(void **state)
     assert_string_equal(fault.message, "30000 x 30000 is more than 100000000 pixels");
     assert_int_equal(look(&file, 899999999), SPDL_CLASS_LIMIT);
     struct decode_packet packet = {file.data, file.bytes};
-    assert_int_equal(decode_table[1]->head(contexts[1], &packet, 900000000, &head, &fault),
+    assert_int_equal(decode_table[1]->head(codec_contexts[1], &packet, 900000000, &head, &fault),
                      SPDL_CLASS_OK);
     free(file.data);
     file = (struct file){0};
@@ -547,5 +522,5 @@ int main(void)
         cmocka_unit_test(test_pnm_forms),
         cmocka_unit_test(test_webp_forms),
     };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, codecs_open, codecs_close);
 }

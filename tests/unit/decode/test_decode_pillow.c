@@ -13,9 +13,10 @@
 #include <cmocka.h>
 
 #include "decode/decode.h"
+#include "tests/lib/codecs.h"
 
 static const char SCRIPT[] = "tests/unit/decode/picture_reference.py";
-enum { SKIPPED = 77, CODECS_MAX = 8, CASES_MIN = 200 };
+enum { SKIPPED = 77, CASES_MIN = 200 };
 
 struct sample {
     char name[64];
@@ -25,7 +26,6 @@ struct sample {
 };
 
 static FILE *stream;
-static void *contexts[CODECS_MAX];
 
 static uint8_t *read_bytes(size_t count)
 {
@@ -77,13 +77,14 @@ static void decode_sample(const struct sample *sample)
     if (decode_table[i] == NULL)
         abort();
     struct decode_region region = {0, 0, sample->width, sample->height};
-    if (decode_table[i]->head(contexts[i], &packet, UINT64_MAX, &head, &fault) != SPDL_CLASS_OK)
+    if (decode_table[i]->head(codec_contexts[i], &packet, UINT64_MAX, &head, &fault) !=
+        SPDL_CLASS_OK)
         fail_msg("%s: %s", sample->name, fault.message);
     if (head.width != sample->width || head.height != sample->height ||
         head.orientation != sample->orientation)
         fail_msg("%s: %d x %d, orientation %d", sample->name, head.width, head.height,
                  head.orientation);
-    if (decode_table[i]->decode(contexts[i], &packet, &region, false, &pixels, &fault) !=
+    if (decode_table[i]->decode(codec_contexts[i], &packet, &region, false, &pixels, &fault) !=
         SPDL_CLASS_OK)
         fail_msg("%s: %s", sample->name, fault.message);
     compare(sample, &pixels);
@@ -100,29 +101,6 @@ static void test_against_pillow(void **state)
         free(sample.wanted);
     }
     assert_true(count >= CASES_MIN);
-}
-
-static int open_all(void **state)
-{
-    (void)state;
-    for (size_t i = 0; decode_table[i] != NULL; i++) {
-        size_t bytes = (decode_table[i]->ctx_bytes + 63) & ~(size_t)63;
-        contexts[i] = aligned_alloc(64, bytes);
-        memset(contexts[i], 0, bytes);
-        if (i >= CODECS_MAX || decode_table[i]->open(contexts[i]) != 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int close_all(void **state)
-{
-    (void)state;
-    for (size_t i = 0; decode_table[i] != NULL; i++) {
-        decode_table[i]->close(contexts[i]);
-        free(contexts[i]);
-    }
-    return 0;
 }
 
 /* Its output is the stream. */
@@ -153,7 +131,7 @@ int main(void)
     int first = fgetc(stream), status = 0, failed = 0;
     if (first != EOF) {
         ungetc(first, stream);
-        failed = cmocka_run_group_tests(tests, open_all, close_all);
+        failed = cmocka_run_group_tests(tests, codecs_open, codecs_close);
     }
     fclose(stream);
     if (waitpid(pid, &status, 0) != pid)
